@@ -1,0 +1,62 @@
+# Yota: reverse mode by tracing to a tape and replacing each call by its ChainRules rule.
+#
+# Yota's own `grad` and `rrule_via_ad` keep the compiled tape by argument types. A tape holds
+# the branches and loop counts of the values it was traced with, so they answer for other
+# values with the wrong derivative and no word. Here every call is traced anew.
+module PyBridgeYotaExt
+
+using ChainRulesCore: ChainRulesCore, NoTangent, unthunk
+using PyBridge: PyBridge, YotaBackend
+using Yota: Yota
+
+PyBridge.check_available(::YotaBackend) = true
+
+# Trace `f(args...)` and put rules in place of the calls that have one. Only after that do
+# the values on the tape know that they are within a gradient.
+function traced(f, args...)
+    _, tape = Yota.trace(f, args...; ctx=Yota.GradCtx())
+    tape[tape.result] isa Yota.Call && Yota.chainrules_transform!(tape)
+    return tape
+end
+
+# Cotangents of `f` and its arguments. The tape can be walked back once.
+function walk_back(tape, ȳ)
+    result = tape[tape.result]
+    inputs = Yota.inputs(tape)
+    if result isa Yota.Call
+        Yota.back!(tape; seed=ȳ)
+        Yota.finalize_grad!(tape)
+        return last(tape[tape.result].val)
+    end
+    # The function returned a constant, or one of its arguments.
+    return map(v -> tape[v] === result ? ȳ : NoTangent(), Tuple(inputs))
+end
+
+function value_and_back(f, args...)
+    tape = traced(f, args...)
+    y = tape[tape.result].val
+    fresh = Ref(true)
+    function back(ȳ)
+        current = fresh[] ? tape : traced(f, args...)
+        fresh[] = false
+        return walk_back(current, unthunk(ȳ))
+    end
+    return y, back
+end
+
+function PyBridge.branch_rrule(::Yota.YotaRuleConfig, f, xs...)
+    return value_and_back(f, xs...)
+end
+
+function PyBridge.pullback(
+    ::YotaBackend, f, args::Tuple, ::Val{argnums}
+) where {argnums}
+    y, back = Base.invokelatest(value_and_back, f, args...)
+    function selected(ȳ)
+        cotangents = Base.invokelatest(back, ȳ)
+        return map(i -> cotangents[i+1], argnums)
+    end
+    return y, selected
+end
+
+end

@@ -1,0 +1,35 @@
+"""
+    PyBridge
+
+Differentiation-aware primitives for Julia's AD systems, and the Julia half of the Python
+package `pybridge`.
+
+Ask `within_gradient(x)` or `is_differentiating(xs...)` whether a derivative is being
+taken, and act on the answer with `PyBridge.cond` and `PyBridge.switch`. The names mean the
+same as in Python.
+"""
+module PyBridge
+
+using ChainRulesCore: ChainRulesCore, AbstractZero, HasForwardsMode, HasReverseMode,
+    NoTangent, RuleConfig, Tangent, ZeroTangent, frule_via_ad, rrule_via_ad, unthunk
+using NNlib: NNlib
+using PrecompileTools: @compile_workload, @setup_workload
+
+include("primitives/detection.jl")
+include("primitives/cond.jl")
+include("primitives/switch.jl")
+include("trees.jl")
+include("backends.jl")
+include("sources.jl")
+include("wire.jl")
+include("boundary.jl")
+include("precompile.jl")
+
+export DetectionError, is_differentiating, within_gradient
+
+# `cond` is no export: LinearAlgebra has one. It and the rest are public all the same.
+@static if VERSION >= v"1.11"
+    eval(Meta.parse("public cond, switch, value_and_gradient, pushforward, jacobian, hessian"))
+end
+
+end

@@ -1,0 +1,31 @@
+# Compile while the package is precompiled what the first call would wait for.
+@setup_workload begin
+    output = zeros(Int64, 64)
+    function ask(fields...)
+        text = join(fields, '\x1f')
+        GC.@preserve text output begin
+            status = c_request(pointer(text), sizeof(text), pointer(output))
+            status == OK || error(join(take!(FAILURES, output[1]), ": "))
+            return unsafe_string(Ptr{UInt8}(output[1]), output[2])
+        end
+    end
+    @compile_workload begin
+        # Not `define`: a module made here would end up in the package's image.
+        id = register(identity)
+        for (spec, T) in (("(f8:1)", Float64), ("(f4:1)", Float32), ("(f8:2)", Float64))
+            prepared = parse(Int, ask("prepare", "call", id, "", "1", "logical", spec))
+            x, y = ones(T, 4), zeros(T, 4)
+            input, pointers = Int64[pointer(x), 2, 2], Int64[pointer(y)]
+            GC.@preserve x y input pointers output begin
+                c_run(prepared, pointer(input), pointer(output))
+                ask("structure", output[2])
+                c_run(prepared, pointer(input), pointer(output))
+                c_fetch(output[1], pointer(pointers), pointer(output))
+            end
+            ask("release_prepared", prepared)
+        end
+        within_gradient((1.0, [2.0]))
+        cond(true, identity, identity, 1.0)
+        foreach(empty!, (FUNCTIONS.entries, RESULTS.entries))
+    end
+end

@@ -1,0 +1,104 @@
+"""
+    DetectionError(x)
+
+Thrown when `within_gradient` meets a value of an AD system that it cannot see into. An
+answer of `false` there would be wrong without a word.
+"""
+struct DetectionError <: Exception
+    type::Type
+    system::Symbol
+end
+
+function Base.showerror(io::IO, e::DetectionError)
+    print(io, "within_gradient: expected a plain value or one of Zygote, ForwardDiff, Tracker or ",
+        "Yota, got a ", e.type, " of ", e.system, ", which PyBridge cannot see into. ",
+        "Differentiate with one of those four, or define PyBridge.within_gradient(::",
+        nameof(e.type), ").")
+end
+
+# Number and array types of these packages carry derivatives, and no method here knows them.
+const UNSEEN_SYSTEMS = (:ReverseDiff, :Enzyme, :EnzymeCore, :AutoGrad, :Nabla, :DualNumbers,
+    :HyperDualNumbers, :HyperDualNumbersX, :TaylorDiff, :TaylorSeries, :Diffractor, :Mooncake,
+    :ADOLC, :AutoDiff, :TaylorIntegration, :MultiFloatsAD)
+
+"""
+    within_gradient(x) -> Bool
+
+Tell whether `x` carries a derivative here: whether the calling code is being
+differentiated, as far as the AD system lets `x` show it. Containers (tuples, named tuples,
+dictionaries, arrays of arrays) answer for their leaves.
+
+Zygote and Yota see every value inside a gradient as differentiated; ForwardDiff and Tracker
+answer per value. Under Yota only rules see the truth, so act on the answer with
+`PyBridge.cond`. Inside a user's own `rrule` values are plain and the answer is `false`.
+
+The twin in Python is `pybridge.within_gradient`. `NNlib.within_gradient`, which Flux's
+layers ask, gives the same answers wherever it gives one.
+
+# Arguments
+- `x`: any value.
+
+# Returns
+`true` or `false`; throws [`DetectionError`](@ref) for a value of an AD system that cannot
+be seen.
+
+# Examples
+```jldoctest
+julia> using PyBridge
+
+julia> within_gradient(2.0)
+false
+```
+"""
+within_gradient(x) = NNlib.within_gradient(x)
+within_gradient(x::Union{Tuple,NamedTuple}) = any(within_gradient, x)
+within_gradient(x::AbstractDict) = any(within_gradient, values(x))
+within_gradient(x::AbstractArray{<:AbstractArray}) = any(within_gradient, x)
+within_gradient(x::Number) = seen(x) && NNlib.within_gradient(x)
+function within_gradient(x::AbstractArray{T}) where {T}
+    return seen(x) && (isconcretetype(T) || T === Any ? NNlib.within_gradient(x) :
+                       any(within_gradient, x))
+end
+within_gradient(x::AbstractArray{Any}) = any(within_gradient, x)
+
+function seen(x)
+    for type in (typeof(x), x isa AbstractArray ? eltype(x) : typeof(x))
+        system = nameof(Base.moduleroot(parentmodule(type)))
+        system in UNSEEN_SYSTEMS && throw(DetectionError(type, system))
+    end
+    return true
+end
+
+"""
+    is_differentiating(xs...) -> Bool
+
+Tell whether any of `xs` carries a derivative here: `within_gradient` for several values.
+Use it in place of `any(within_gradient, xs)`, which Zygote cannot see: there the answer is
+read inside `any`, where no rule applies.
+
+The twin in Python is `pybridge.is_differentiating`.
+
+# Examples
+```jldoctest
+julia> using PyBridge
+
+julia> is_differentiating(1.0, [2.0, 3.0])
+false
+```
+"""
+is_differentiating(xs...) = any(within_gradient, xs)
+
+# Reverse-mode systems that work by rules (Zygote, Yota) meet these in place of the methods.
+function ChainRulesCore.rrule(::typeof(within_gradient), x)
+    return true, _ -> (NoTangent(), NoTangent())
+end
+function ChainRulesCore.rrule(::typeof(is_differentiating), xs...)
+    return !isempty(xs), _ -> (NoTangent(), map(_ -> NoTangent(), xs)...)
+end
+
+function ChainRulesCore.frule((_, ẋ), ::typeof(within_gradient), x)
+    return !(ẋ isa AbstractZero) || within_gradient(x), NoTangent()
+end
+function ChainRulesCore.frule((_, ẋs...), ::typeof(is_differentiating), xs...)
+    return any(ẋ -> !(ẋ isa AbstractZero), ẋs) || is_differentiating(xs...), NoTangent()
+end

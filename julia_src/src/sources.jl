@@ -1,0 +1,65 @@
+# Julia source given from Python becomes a callable in a module of its own.
+
+"The file name that a user's source has in error messages and backtraces."
+const SOURCE_NAME = "julia source"
+
+"""
+    NotCallableError(value)
+
+Thrown when Julia source gives something that cannot be called.
+"""
+struct NotCallableError <: Exception
+    summary::String
+end
+function Base.showerror(io::IO, e::NotCallableError)
+    print(io, "from_julia: expected Julia source whose value is a function, such as ",
+        "\"x -> sum(abs2, x)\", got ", e.summary, ".")
+end
+
+"""
+    evaluate(source) -> callable
+
+Evaluate Julia source in a new module where PyBridge and NNlib are imported, and return its
+last value, which has to be callable.
+"""
+function evaluate(source::AbstractString)
+    sandbox = Module(gensym(:julia_source))
+    Core.eval(sandbox, quote
+        const PyBridge = $PyBridge
+        const NNlib = $NNlib
+        using .PyBridge, .NNlib
+    end)
+    value = Base.include_string(sandbox, source, SOURCE_NAME)
+    is_callable(value) || throw(NotCallableError(
+        value === nothing ? "nothing" : "$(repr(value; context=:limit => true)), a $(typeof(value))"))
+    return value
+end
+
+is_callable(f) = f isa Base.Callable || !isempty(methods(f))
+
+"""
+    describe_error(exception, backtrace) -> (type, message, lines)
+
+Put an exception into words: its type, what `showerror` says, and those lines of the backtrace
+that are the user's: neither Julia's, nor a package's, nor PyBridge's.
+"""
+function describe_error(exception, backtrace)
+    # `include_string` wraps what goes wrong; the user wants what was wrapped.
+    while exception isa LoadError
+        exception = exception.error
+    end
+    frames = filter(is_users, stacktrace(backtrace))
+    lines = unique!(["  $(f.func) at $(f.file):$(f.line)" for f in frames])
+    message = sprint(showerror, exception; context=:limit => true)
+    return string(nameof(typeof(exception))), message, join(first(lines, 12), '\n')
+end
+
+function is_users(frame)
+    frame.from_c && return false
+    file = String(frame.file)
+    file == SOURCE_NAME && return true
+    isabspath(file) || return false   # Base's own files are relative
+    foreign = (pkgdir(PyBridge), Sys.STDLIB, dirname(Sys.BINDIR),
+        map(depot -> joinpath(depot, "packages"), DEPOT_PATH)...)
+    return !any(root -> startswith(file, root), foreign)
+end

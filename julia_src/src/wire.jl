@@ -1,0 +1,141 @@
+# How values cross between Python and Julia: as leaves in memory, described by a spec.
+#
+# A spec is text. A leaf is a dtype code and a rank ("f8:2"), a tuple "(a,b)", a named tuple
+# "{x=a,y=b}", nothing "n". It is parsed once per signature; its type then makes decoding
+# static. The leaves themselves are a pointer and a shape each, in a buffer of Int64.
+
+"The dtypes that cross, by NumPy's codes. Python has the same list."
+const DTYPES = (
+    b1=Bool, i1=Int8, i2=Int16, i4=Int32, i8=Int64, u1=UInt8, u2=UInt16, u4=UInt32, u8=UInt64,
+    f2=Float16, f4=Float32, f8=Float64, c8=ComplexF32, c16=ComplexF64
+)
+const Wired = Union{values(DTYPES)...}
+dtype_index(::Type{T}) where {T<:Wired} = findfirst(==(T), values(DTYPES))::Int
+
+"A leaf: element type, rank, and whether its axes are reversed on Julia's side."
+struct LeafSpec{T,N,Reversed} end
+struct NothingSpec end
+
+"""
+    UnsupportedValueError(type)
+
+Thrown when a Julia function returns something that has no place in an array program.
+"""
+struct UnsupportedValueError <: Exception
+    type::Type
+end
+function Base.showerror(io::IO, e::UnsupportedValueError)
+    print(io, "expected numbers, arrays of numbers, tuples or named tuples of them, got a ",
+        e.type, ". Numbers may be Bool, Int8 to Int64, UInt8 to UInt64, Float16 to Float64, ",
+        "ComplexF32 and ComplexF64; convert the value before returning it.")
+end
+
+# --- parsing -----------------------------------------------------------------------------
+
+parse_spec(text::AbstractString, reversed::Bool) = first(parse_spec(text, 1, reversed))
+
+function parse_spec(text, i, reversed)
+    text[i] == 'n' && return NothingSpec(), i + 1
+    text[i] == '(' && return parse_children(text, i + 1, ')', reversed)
+    text[i] == '{' && return parse_fields(text, i + 1, reversed)
+    m = match(r"\G(\w+):(\d+)", text, i)
+    T = DTYPES[Symbol(m[1])]
+    return LeafSpec{T,parse(Int, m[2]),reversed}(), i + length(m.match)
+end
+
+function parse_children(text, i, stop, reversed)
+    children = []
+    while text[i] != stop
+        child, i = parse_spec(text, i, reversed)
+        push!(children, child)
+        text[i] == ',' && (i += 1)
+    end
+    return Tuple(children), i + 1
+end
+
+function parse_fields(text, i, reversed)
+    names, children = Symbol[], []
+    while text[i] != '}'
+        stop = findnext('=', text, i)
+        push!(names, Symbol(text[i:prevind(text, stop)]))
+        child, i = parse_spec(text, stop + 1, reversed)
+        push!(children, child)
+        text[i] == ',' && (i += 1)
+    end
+    return NamedTuple{Tuple(names)}(Tuple(children)), i + 1
+end
+
+# --- from Python -------------------------------------------------------------------------
+
+mutable struct Cursor
+    position::Ptr{Int64}
+end
+function take!(cursor::Cursor)
+    value = unsafe_load(cursor.position)
+    cursor.position += sizeof(Int64)
+    return value
+end
+
+# Every array is copied into Julia's own memory, so that a function that mutates its argument
+# never changes the caller's.
+decode(::NothingSpec, cursor) = nothing
+decode(spec::Tuple, cursor) = map(child -> decode(child, cursor), spec)
+decode(spec::NamedTuple, cursor) = map(child -> decode(child, cursor), spec)
+decode(::LeafSpec{T,0}, cursor) where {T} = unsafe_load(Ptr{T}(take!(cursor)))
+function decode(::LeafSpec{T,N,Reversed}, cursor) where {T,N,Reversed}
+    pointer = Ptr{T}(take!(cursor))
+    backwards = reverse(ntuple(_ -> Int(take!(cursor)), Val(N)))
+    memory = unsafe_wrap(Array, pointer, backwards)
+    return Reversed || N == 1 ? copy(memory) : permutedims(memory, ntuple(i -> N + 1 - i, Val(N)))
+end
+
+# --- to Python ---------------------------------------------------------------------------
+
+"""
+    sendable(value, reversed)
+
+Turn a result into leaves that can be copied out: plain numbers and `Array`s.
+"""
+sendable(x::Branch) = map(sendable, x)
+sendable(x::Nothing) = nothing
+sendable(x::Wired) = x
+sendable(x::Array{<:Wired}) = x
+sendable(x::AbstractZero) = nothing
+sendable(x::AbstractArray) = sendable_array(collect(x), x)
+sendable(x) = throw(UnsupportedValueError(typeof(x)))
+sendable_array(collected::Array{<:Wired}, x) = collected
+function sendable_array(collected::Array, x)
+    # An abstract element type, as in Real[1, 2.0], narrows to what is in there.
+    narrow = isempty(collected) ? collected : identity.(collected)
+    narrow isa Array{<:Wired} || throw(UnsupportedValueError(typeof(x)))
+    return narrow
+end
+
+"Write the spec of a result's type."
+spec_text(::Type{Nothing}) = "n"
+spec_text(::Type{T}) where {T<:Wired} = "$(keys(DTYPES)[dtype_index(T)]):0"
+spec_text(::Type{Array{T,N}}) where {T,N} = "$(keys(DTYPES)[dtype_index(T)]):$N"
+spec_text(::Type{T}) where {T<:Tuple} = string("(", join(map(spec_text, fieldtypes(T)), ","), ")")
+function spec_text(::Type{T}) where {T<:NamedTuple}
+    fields = map((n, t) -> "$n=$(spec_text(t))", fieldnames(T), fieldtypes(T))
+    return string("{", join(fields, ","), "}")
+end
+
+# The shapes of a result's leaves, as Python sees them.
+put_shapes!(out, x::Union{Number,Nothing}, reversed) = out
+put_shapes!(out, x::Branch, reversed) = (foreach(c -> put_shapes!(out, c, reversed), x); out)
+put_shapes!(out, x::Array, reversed) = append!(out, reversed ? reverse(size(x)) : size(x))
+
+# Copy a result's leaves to the memory that Python has made for them.
+copy_out(x::Nothing, cursor, reversed) = nothing
+copy_out(x::Branch, cursor, reversed) = foreach(c -> copy_out(c, cursor, reversed), x)
+copy_out(x::Number, cursor, reversed) = unsafe_store!(Ptr{typeof(x)}(take!(cursor)), x)
+function copy_out(x::Array{T,N}, cursor, reversed) where {T,N}
+    pointer = Ptr{T}(take!(cursor))
+    if N <= 1 || reversed
+        GC.@preserve x unsafe_copyto!(pointer, Base.pointer(x), length(x))
+    else
+        permutedims!(unsafe_wrap(Array, pointer, reverse(size(x))), x, N:-1:1)
+    end
+    return nothing
+end

@@ -1,0 +1,74 @@
+"""Every setting of pybridge, read from `PYBRIDGE_*` environment variables.
+
+A setting remembers where its value came from, so that an error or `pybridge doctor` can say
+it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from ._errors import ConfigError, explain
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting as it stands.
+
+    Attributes:
+        name: the environment variable.
+        value: its value; None where it is unset and has no default.
+        origin: where the value came from: the variable as it was written, or `"default"`.
+        meaning: what it is for, in a few words.
+    """
+
+    name: str
+    value: str | bool | None
+    origin: str
+    meaning: str
+
+
+_TEXT = {
+    "PYBRIDGE_JULIA": "path of the julia executable to use",
+    "PYBRIDGE_ENVIRONMENTS": "folder for the AD systems' own Julia environments",
+}
+_SWITCH = {
+    "PYBRIDGE_OFFLINE": "install nothing, use what is there",
+    "PYBRIDGE_REQUIRE_JULIA": "tests that need Julia fail instead of being skipped",
+}
+_TRUE, _FALSE = {"1", "yes", "true", "on"}, {"0", "no", "false", "off", ""}
+
+
+def setting(name: str) -> Setting:
+    """Read one setting.
+
+    Args:
+        name: one of the `PYBRIDGE_*` names.
+
+    Returns:
+        The setting with its origin.
+
+    Raises:
+        ConfigError: a switch has a value that is neither yes nor no.
+    """
+    raw = os.environ.get(name)
+    origin = "default" if raw is None else f"environment variable {name}={raw}"
+    if name in _TEXT:
+        return Setting(name, raw or None, origin, _TEXT[name])
+    word = (raw or "").strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ConfigError(
+            explain(
+                f"environment variable {name}",
+                expected="yes or no (1 or 0, true or false, on or off)",
+                got=repr(raw),
+                fix=f"It means: {_SWITCH[name]}. Set it to one of those, or unset it.",
+            )
+        )
+    return Setting(name, word in _TRUE, origin, _SWITCH[name])
+
+
+def settings() -> list[Setting]:
+    """Read all settings, in the order in which the documentation lists them."""
+    return [setting(name) for name in (*_TEXT, *_SWITCH)]

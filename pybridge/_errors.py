@@ -1,0 +1,87 @@
+"""The exceptions of pybridge.
+
+Every class derives from `BridgeError` and from the builtin that a caller who does not
+know pybridge would catch. Messages follow one template, built by `explain`: what was
+expected, what was got, what to do.
+"""
+
+from __future__ import annotations
+
+
+def explain(where: str, *, expected: str, got: str, fix: str) -> str:
+    """Build an error message from the one template that pybridge uses.
+
+    Args:
+        where: the public name that was called, for example `"pb.cond"`.
+        expected: what the call needed.
+        got: what it was given.
+        fix: what the reader can do about it.
+
+    Returns:
+        The message.
+    """
+    return f"{where}: expected {expected}, got {got}. {fix}"
+
+
+class BridgeError(Exception):
+    """The base of every exception that pybridge raises on purpose."""
+
+
+class ArgumentTypeError(BridgeError, TypeError):
+    """An argument has a type, dtype or tree structure that the call cannot use."""
+
+
+class ArgumentValueError(BridgeError, ValueError):
+    """An argument has a value or a shape that the call cannot use."""
+
+
+class BranchMismatchError(ArgumentTypeError):
+    """The branches of `cond` or `switch` return different structures or shapes."""
+
+
+class ConfigError(BridgeError, ValueError):
+    """A `PYBRIDGE_*` setting has a value that means nothing."""
+
+
+class DetectionError(BridgeError, TypeError):
+    """`within_gradient` met a value of an AD system that it cannot see into."""
+
+
+class UnknownBackendError(ArgumentValueError):
+    """The `backend` or `ad` argument names no AD system."""
+
+
+class BackendNotLoadedError(BridgeError, ImportError):
+    """The AD system exists but could not be installed or loaded here."""
+
+
+class UnsupportedModeError(BridgeError, NotImplementedError):
+    """The AD system cannot do what was asked, for example second order."""
+
+
+class JuliaUnavailableError(BridgeError, RuntimeError):
+    """Julia, or a Julia package that pybridge needs, could not be started."""
+
+
+class JuliaForkError(JuliaUnavailableError):
+    """Julia was started before `os.fork`, and the child process asked for it."""
+
+
+class JuliaError(BridgeError, RuntimeError):
+    """An exception that was thrown inside Julia.
+
+    Attributes:
+        julia_type: the Julia exception's type, for example `"DomainError"`.
+        julia_message: what `showerror` prints for it.
+        julia_backtrace: the lines of the backtrace in the user's own code.
+    """
+
+    def __init__(self, julia_type: str, julia_message: str, julia_backtrace: str = ""):
+        """Keep the three parts and build the message from them."""
+        self.julia_type = julia_type
+        self.julia_message = julia_message
+        self.julia_backtrace = julia_backtrace
+        text = f"Julia threw {julia_type}: {julia_message}"
+        if julia_backtrace:
+            text += f"\n{julia_backtrace}"
+        super().__init__(text)

@@ -1,0 +1,1 @@
+"""The only folder that knows juliacall; nothing here imports it outside a function."""

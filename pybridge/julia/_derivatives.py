@@ -1,0 +1,234 @@
+"""The transforms on Julia functions: what `transforms.py` does with a Julia back end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from .. import _backends
+from .._errors import ArgumentTypeError, ArgumentValueError, JuliaError, explain
+from ..interop._from_julia import JuliaFunction
+from ._functions import PullbackHandle, Result, public
+from ._wire import as_leaf
+
+_Numbers = tuple[int, ...]
+
+
+def value_and_grad(
+    f: JuliaFunction, args: tuple[Any, ...], numbers: _Numbers, backend: str, has_aux: bool
+) -> tuple[Any, tuple[Any, ...]]:
+    """Value (with `has_aux`, value and aux) and one gradient for each argument in `numbers`."""
+    _check_inexact(args, numbers, "grad")
+    operation = "value_aux_and_grad" if has_aux else "value_and_grad"
+    value, gradients = _run(f, operation, args, backend, numbers).tree()
+    return value, tuple(
+        _like(args[n], gradient) for n, gradient in zip(numbers, gradients, strict=True)
+    )
+
+
+def jvp(
+    f: JuliaFunction, primals: tuple[Any, ...], tangents: tuple[Any, ...], backend: str
+) -> tuple[Any, Any]:
+    """Value and tangent of the value."""
+    directions = _tangents(primals, tangents)
+    return _run(f, "pushforward", (primals, directions), backend, ()).tree()
+
+
+def vjp(
+    f: JuliaFunction, primals: tuple[Any, ...], backend: str
+) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """Value, and the function that pulls a cotangent of it back to all arguments."""
+    numbers = tuple(range(len(primals)))
+    result = _run(f, "pullback", primals, backend, numbers)
+    number, value = result.raw()
+    pullback = PullbackHandle(f.handle, int(number), f.layout)
+    value_tree = jax.tree_util.tree_structure(value)
+
+    def pull(cotangent: Any) -> tuple[Any, ...]:
+        given = jax.tree_util.tree_structure(cotangent)
+        if given != value_tree:
+            raise ArgumentTypeError(
+                explain(
+                    "the function that pb.vjp returns",
+                    expected=f"a cotangent of the value's structure {value_tree}",
+                    got=f"{given}",
+                    fix="Pass a tree like the value.",
+                )
+            )
+        leaves = [
+            _cast(ct, y, "the cotangent")
+            for ct, y in zip(
+                jax.tree_util.tree_leaves(cotangent),
+                jax.tree_util.tree_leaves(value),
+                strict=True,
+            )
+        ]
+        cotangents = pullback.pull(jax.tree_util.tree_unflatten(value_tree, leaves)).raw()
+        return tuple(
+            _like(x, ct, wants_jax=result.wants_jax)
+            for x, ct in zip(primals, cotangents, strict=True)
+        )
+
+    _, shown = result.tree()
+    return shown, pull
+
+
+def jacobian(
+    f: JuliaFunction, args: tuple[Any, ...], numbers: _Numbers, backend: str, single: bool
+) -> Any:
+    """The value's tree of the arguments' trees; a tuple of those unless `single`."""
+    _check_inexact(args, numbers, "jacobian")
+    result = _run(f, "jacobian", args, backend, numbers)
+    value, matrix = result.raw()
+    outputs, out_tree = jax.tree_util.tree_flatten(value)
+    blocks, start = [], 0
+    for y in outputs:
+        rows = matrix[start : start + y.size]
+        start += y.size
+
+        def finish(block: np.ndarray, x: Any, y: Any = y) -> Any:
+            return _block(block, y, x, f.layout, result.wants_jax)
+
+        blocks.append(_split(rows, args, numbers, single, finish))
+    return jax.tree_util.tree_unflatten(out_tree, blocks)
+
+
+def hessian(
+    f: JuliaFunction, args: tuple[Any, ...], numbers: _Numbers, backend: str, single: bool
+) -> Any:
+    """The arguments' trees of the arguments' trees; tuples of those unless `single`."""
+    _check_inexact(args, numbers, "hessian")
+    result = _run(f, "hessian", args, backend, numbers)
+
+    def columns(rows: np.ndarray, x: Any) -> Any:
+        return _split(
+            rows,
+            args,
+            numbers,
+            single,
+            lambda block, z: _block(block, x, z, f.layout, result.wants_jax),
+        )
+
+    # The columns of the transpose are the rows, one leaf's after the other's.
+    return _split(
+        result.raw().T, args, numbers, single, lambda block, x: columns(block.T, x)
+    )
+
+
+def _run(
+    f: JuliaFunction, operation: str, args: tuple[Any, ...], backend: str, numbers: _Numbers
+) -> Result:
+    _backends.load(backend)
+    try:
+        return f.handle.run(
+            operation, args, backend=backend, argnums=numbers, layout=f.layout
+        )
+    except JuliaError as error:
+        error.add_note(f"(thrown while {backend} differentiated {f!r})")
+        raise
+
+
+def _check_inexact(args: tuple[Any, ...], numbers: Sequence[int], where: str) -> None:
+    for n in numbers:
+        for path, leaf in jax.tree_util.tree_leaves_with_path(args[n]):
+            if not _is_inexact(leaf):
+                raise ArgumentTypeError(
+                    explain(
+                        f"pb.{where}",
+                        expected="real or complex floating-point numbers to differentiate",
+                        got=f"{_dtype(leaf)} in argument {n}{jax.tree_util.keystr(path)}",
+                        fix="Convert it, for example with float(x), or leave the argument out "
+                        "of argnums.",
+                    )
+                )
+
+
+def _dtype(x: Any) -> Any:
+    return x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
+
+
+def _is_inexact(x: Any) -> bool:
+    return bool(np.issubdtype(_dtype(x), np.inexact))
+
+
+def _like(argument: Any, gradient: Any, wants_jax: bool | None = None) -> Any:
+    """Put the leaves of a gradient in the argument's own containers.
+
+    An integer leaf gets JAX's zero of dtype float0.
+    """
+    leaves, treedef = jax.tree_util.tree_flatten(argument)
+    found = jax.tree_util.tree_leaves(gradient)
+    if wants_jax is not None:
+        found = [public(np.asarray(g), wants_jax and _is_inexact(x)) for x, g in zip(leaves, found, strict=True)]
+    return jax.tree_util.tree_unflatten(
+        treedef,
+        [
+            g if _is_inexact(x) else np.zeros(np.shape(x), jax.dtypes.float0)
+            for x, g in zip(leaves, found, strict=True)
+        ],
+    )
+
+
+def _tangents(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
+    primal_tree = jax.tree_util.tree_structure(primals)
+    tangent_tree = jax.tree_util.tree_structure(tangents)
+    if primal_tree != tangent_tree:
+        raise ArgumentTypeError(
+            explain(
+                "pb.jvp",
+                expected=f"tangents of the primals' structure {primal_tree}",
+                got=f"{tangent_tree}",
+                fix="Pass one tangent for each primal, as tuples.",
+            )
+        )
+    return jax.tree_util.tree_map(lambda x, t: _cast(t, x, "a tangent"), primals, tangents)
+
+
+def _cast(t: Any, x: Any, what: str) -> np.ndarray:
+    """Give a (co)tangent the dtype of the value it belongs to; shapes have to agree."""
+    if np.shape(t) != np.shape(x):
+        raise ArgumentValueError(
+            explain(
+                what,
+                expected=f"shape {np.shape(x)}, that of the value it belongs to",
+                got=f"shape {np.shape(t)}",
+                fix="Broadcast it first.",
+            )
+        )
+    if getattr(t, "dtype", None) == jax.dtypes.float0:
+        return np.zeros(np.shape(x), _dtype(x))
+    return as_leaf(t, what).astype(_dtype(x))
+
+
+def _split(
+    matrix: np.ndarray,
+    args: tuple[Any, ...],
+    numbers: Sequence[int],
+    single: bool,
+    finish: Callable[[np.ndarray, Any], Any],
+) -> Any:
+    """Cut the columns of a matrix into a block for each leaf of each argument."""
+    trees, start = [], 0
+    for n in numbers:
+        leaves, treedef = jax.tree_util.tree_flatten(args[n])
+        blocks = []
+        for x in leaves:
+            blocks.append(finish(matrix[:, start : start + np.size(x)], x))
+            start += np.size(x)
+        trees.append(jax.tree_util.tree_unflatten(treedef, blocks))
+    return trees[0] if single else tuple(trees)
+
+
+def _block(block: np.ndarray, y: Any, x: Any, layout: str, wants_jax: bool) -> Any:
+    """Shape the derivatives of one leaf by another: the axes of `y`, then those of `x`."""
+    rows, columns = np.shape(y), np.shape(x)
+    if layout == "reversed":
+        # Julia's ravel goes through its own axes, which are these in reverse.
+        block = block.reshape(rows[::-1] + columns[::-1])
+        r, c = len(rows), len(columns)
+        block = block.transpose(*range(r)[::-1], *range(r, r + c)[::-1])
+    block = np.ascontiguousarray(block).reshape(rows + columns)
+    return public(block.astype(_dtype(x)), wants_jax)

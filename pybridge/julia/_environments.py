@@ -1,0 +1,98 @@
+"""Julia packages that are installed on demand, each in an environment of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._config import setting
+from .._errors import BackendNotLoadedError, JuliaError
+from ._locate import julia_source
+
+if TYPE_CHECKING:
+    from ._session import Session
+
+_DONE = "pybridge-installed"
+
+
+def entries() -> dict[str, Any]:
+    """Read environments.toml: package name to entry."""
+    return tomllib.loads((julia_source() / "environments.toml").read_text())
+
+
+def folder(package: str, project: str, julia_version: str) -> Path:
+    """Tell where the environment of a package is.
+
+    The name holds Julia's minor version and a digest of the entry: a new Julia or a new entry
+    makes a new environment.
+    """
+    base = setting("PYBRIDGE_ENVIRONMENTS").value
+    root = Path(base).expanduser() if isinstance(base, str) else Path(project) / "pybridge"
+    text = repr(sorted(entries()[package].items())) + Path(project).as_posix()
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    minor = ".".join(julia_version.split(".")[:2])
+    return root.resolve() / f"{package.lower()}-julia{minor}-{digest}"
+
+
+def load(session: Session, package: str) -> str:
+    """Load a package into the running Julia, installing it first where that is needed.
+
+    Args:
+        session: the running Julia.
+        package: the package's name.
+
+    Returns:
+        The version that is loaded.
+
+    Raises:
+        BackendNotLoadedError: it could not be installed or loaded, with the reason.
+    """
+    if package in entries():
+        place = folder(package, session.project, session.julia_version)
+        if not (place / _DONE).exists():
+            _install(session, package, place)
+        session.call(lambda library: library.request("environment", place))
+    try:
+        return session.call(lambda library: library.request("load", package))
+    except JuliaError as error:
+        raise BackendNotLoadedError(
+            f"{package} did not load: {error.julia_message}\n"
+            f"The main Julia environment is {session.project}. To add the package there, type\n"
+            f"    julia --project={session.project} -e 'using Pkg; Pkg.add(\"{package}\")'"
+        ) from error
+
+
+def _install(session: Session, package: str, place: Path) -> None:
+    """Make an environment, showing Pkg's progress on the terminal."""
+    offline = bool(setting("PYBRIDGE_OFFLINE").value)
+    print(f"pybridge: installing {package} for Julia into {place}", file=sys.stderr, flush=True)
+    command = [
+        session.executable,
+        f"--project={session.project}",
+        "--startup-file=no",
+        str(julia_source() / "provision.jl"),
+        package,
+        str(place),
+        "true" if offline else "false",
+    ]
+    # Pkg writes to stderr; stdout belongs to the caller's own output.
+    done = subprocess.run(command, stdout=sys.stderr.fileno() if _has_fileno() else None)
+    if done.returncode:
+        raise BackendNotLoadedError(
+            f"{package} could not be installed (Julia's output is above; exit status "
+            f"{done.returncode}). With a network, try again; without one, see \"Offline use\" in "
+            f"pybridge's documentation. The other AD systems are not affected."
+        )
+    (place / _DONE).touch()
+
+
+def _has_fileno() -> bool:
+    try:
+        sys.stderr.fileno()
+    except (AttributeError, OSError, ValueError):
+        return False  # pytest and notebooks replace stderr
+    return True

@@ -1,0 +1,164 @@
+"""Julia functions held from Python, and the calls on them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._errors import ArgumentTypeError, explain
+from ._session import session
+from ._wire import Structure, addresses, as_leaf, spec
+
+
+class JuliaHandle:
+    """A Julia callable, by its number in Julia's table. Released when nobody holds it."""
+
+    def __init__(self, source: Any):
+        """Evaluate Julia source, or take over a juliacall value.
+
+        Raises:
+            JuliaUnavailableError: Julia cannot be started.
+            JuliaError: the source does not parse or throws.
+            ArgumentTypeError: the value is not callable.
+        """
+        self._session = session()
+        if isinstance(source, str):
+            number = self._session.call(lambda library: library.request("define", source))
+        else:
+            number = self._session.call(lambda library: self._session.register(source))
+        self.number = int(number)
+        self._prepared: dict[Any, int] = {}
+        weakref.finalize(self, _release, self._session, self.number, self._prepared)
+
+    def run(
+        self,
+        operation: str,
+        args: tuple[Any, ...],
+        *,
+        backend: str = "",
+        argnums: Sequence[int] = (),
+        layout: str = "logical",
+    ) -> Result:
+        """Do one of the operations of `boundary.jl`.
+
+        Args:
+            operation: `"call"`, `"value_and_grad"`, `"value_aux_and_grad"`, `"pullback"`,
+                `"pushforward"`, `"jacobian"` or `"hessian"`.
+            args: the arguments, trees of numbers and arrays.
+            backend: the AD system.
+            argnums: which arguments to differentiate, from 0.
+            layout: `"logical"` or `"reversed"`.
+
+        Returns:
+            The result.
+        """
+        leaves, treedef = jax.tree_util.tree_flatten(args)
+        arrays = [as_leaf(leaf, f"argument leaf {i}") for i, leaf in enumerate(leaves)]
+        kinds = tuple((a.dtype, a.ndim) for a in arrays)
+        key = (operation, backend, tuple(argnums), layout, treedef, kinds)
+        wants_jax = any(isinstance(leaf, jax.Array) for leaf in leaves)
+
+        def work(library: Any) -> tuple[Structure, list[np.ndarray]]:
+            prepared = self._prepared.get(key)
+            if prepared is None:
+                numbers = ",".join(str(n + 1) for n in argnums)
+                prepared = int(
+                    library.request(
+                        "prepare",
+                        operation,
+                        self.number,
+                        backend,
+                        numbers,
+                        layout,
+                        spec(treedef, kinds),
+                    )
+                )
+                self._prepared[key] = prepared
+            return library.run(prepared, addresses(arrays))
+
+        structure, results = self._session.call(work)
+        return Result(structure, results, wants_jax)
+
+
+def _release(session_: Any, number: int, prepared: dict[Any, int]) -> None:
+    def work(library: Any) -> None:
+        for one in prepared.values():
+            library.request("release_prepared", one)
+        library.request("release_function", number)
+
+    session_.post(work)
+
+
+class Result:
+    """What Julia returned: leaves, and the tree that they belong in.
+
+    NumPy arguments give NumPy results with Julia's own dtypes. JAX arguments give JAX
+    results, and a dtype that JAX cannot hold at the current x64 setting is an error.
+
+    Attributes:
+        wants_jax: whether a JAX array was among the arguments.
+    """
+
+    def __init__(self, structure: Structure, leaves: list[np.ndarray], wants_jax: bool):
+        """Keep the parts."""
+        self._structure = structure
+        self._leaves = leaves
+        self.wants_jax = wants_jax
+
+    def tree(self) -> Any:
+        """Build the result: tuples, named tuples, None, numbers and arrays."""
+        return self._structure.build([self._public(leaf) for leaf in self._leaves])
+
+    def raw(self) -> Any:
+        """Build the result with plain NumPy arrays as leaves."""
+        return self._structure.build(self._leaves)
+
+    def _public(self, leaf: np.ndarray) -> Any:
+        return public(leaf, self.wants_jax)
+
+
+def public(leaf: np.ndarray, wants_jax: bool) -> Any:
+    """Give an array the type that the caller works with.
+
+    Raises:
+        ArgumentTypeError: Julia returned 64 bits, the caller uses JAX arrays, and x64 is off.
+    """
+    if not wants_jax:
+        return leaf[()] if leaf.ndim == 0 else leaf
+    if jax.dtypes.canonicalize_dtype(leaf.dtype) != leaf.dtype:
+        raise ArgumentTypeError(
+            explain(
+                "from_julia",
+                expected="results that JAX can hold with x64 off (32 bits at most)",
+                got=f"{leaf.dtype} from Julia",
+                fix="Write the Julia function so that it keeps Float32 (1f0 and not 1.0), enable "
+                'x64 with jax.config.update("jax_enable_x64", True), or pass NumPy arrays.',
+            )
+        )
+    return jax.numpy.asarray(leaf)
+
+
+class PullbackHandle:
+    """A pullback that Julia keeps: what `vjp` returns beside the value."""
+
+    def __init__(self, handle: JuliaHandle, number: int, layout: str):
+        """Keep the number; it is released with this object."""
+        self._session = session()
+        self._layout = layout
+        self._handle = handle
+        self._number = number
+        weakref.finalize(self, _release_pullback, self._session, number)
+
+    def pull(self, cotangent: Any) -> Result:
+        """Pull a cotangent of the value's structure back to the arguments."""
+        return self._handle.run("pull", (self._number, cotangent), layout=self._layout)
+
+
+def _release_pullback(session_: Any, number: int) -> None:
+    session_.post(lambda library: library.request("release_pullback", number))
+
+

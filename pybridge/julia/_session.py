@@ -1,0 +1,209 @@
+"""Julia, started once, on first use."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .._errors import BridgeError, JuliaForkError, JuliaUnavailableError
+from . import _environments
+from ._library import Library
+from ._locate import choose_julia, hand_to_juliapkg, julia_source
+from ._worker import Worker
+
+T = TypeVar("T")
+
+# What juliacall has to be told before it starts Julia. With signals handled, a collection can
+# stop threads that run Julia code; without, it crashes as soon as there are two.
+_JULIACALL = {
+    "PYTHON_JULIACALL_HANDLE_SIGNALS": "yes",
+    "PYTHON_JULIACALL_AUTOLOAD_IPYTHON_EXTENSION": "no",
+}
+
+_WAYS_OUT = """\
+What helps:
+  - Julia absent: install it from https://julialang.org/downloads, so that `julia` is on PATH, or
+    set PYBRIDGE_JULIA to its path. With a network, juliapkg installs one by itself.
+  - No network: see "Offline use" in pybridge's documentation.
+  - A package failed: `pybridge doctor` shows versions, paths and settings.
+Without Julia, backend="jax" and backend="finite" work."""
+
+
+class Session:
+    """Julia with PyBridge loaded.
+
+    Attributes:
+        library: the C functions that calls go through.
+        project: the main Julia environment.
+        executable: the julia that belongs to it.
+        julia_version: for example `"1.10.2"`.
+    """
+
+    def __init__(self) -> None:
+        """Start Julia; `session()` is how everybody gets the one that there is."""
+        self._worker = Worker()
+        self._packages: dict[str, str | BridgeError] = {}
+        self._worker.call(self._start)
+
+    def call(self, work: Callable[[Library], T]) -> T:
+        """Run `work` on Julia's thread.
+
+        Raises:
+            JuliaForkError: this process was forked from one where Julia runs.
+            KeyboardInterrupt: on Ctrl-C, at once.
+        """
+        if _forked:
+            raise JuliaForkError(_FORKED)
+        return self._worker.call(lambda: work(self.library))
+
+    def post(self, work: Callable[[Library], None]) -> None:
+        """Run `work` on Julia's thread some time later. Safe in finalizers."""
+        if not _forked:
+            self._worker.post(lambda: work(self.library))
+
+    def require(self, package: str) -> str:
+        """Load a Julia package, installing it where it has an environment of its own.
+
+        Args:
+            package: for example `"Zygote"`.
+
+        Returns:
+            The version that is loaded.
+
+        Raises:
+            BackendNotLoadedError: it cannot be installed or loaded; the reason is remembered.
+        """
+        known = self._packages.get(package)
+        if known is None:
+            try:
+                known = _environments.load(self, package)
+            except BridgeError as error:
+                known = error
+            self._packages[package] = known
+        if isinstance(known, BridgeError):
+            raise type(known)(*known.args)
+        return known
+
+    def _start(self) -> None:
+        """Start Julia on this thread and leave it in the GC-safe state."""
+        juliacall = _import_juliacall()
+        main = juliacall.Main
+        try:
+            main.include(str(julia_source() / "start.jl"))
+        except juliacall.JuliaError as error:
+            raise JuliaUnavailableError(
+                f"Julia runs, but PyBridge did not load:\n{error}\n{_WAYS_OUT}"
+            ) from None
+        self.register = main.PyBridge.register
+        self.library = Library(tuple(int(a) for a in main.PyBridge.boundary()))
+        self.julia_version = self.library.request("version")
+        self.project = str(juliacall.CONFIG["project"])
+        self.executable = str(juliacall.CONFIG["exepath"])
+        self.library.leave_to_collector()
+
+
+def _import_juliacall() -> Any:
+    """Import juliacall the way pybridge needs it.
+
+    Raises:
+        JuliaUnavailableError: it was imported before with other settings, or fails.
+    """
+    started = sys.modules.get("juliacall")
+    if started is not None and started.CONFIG.get("inited"):
+        if started.CONFIG.get("opt_handle_signals") is not True:
+            raise JuliaUnavailableError(
+                "juliacall was imported before pybridge started Julia, without "
+                "PYTHON_JULIACALL_HANDLE_SIGNALS=yes. With that setting missing, a garbage "
+                "collection in Julia crashes or hangs as soon as two threads are in Julia. "
+                "Use pybridge before juliacall is imported, or set "
+                "PYTHON_JULIACALL_HANDLE_SIGNALS=yes before Python starts."
+            )
+        return started
+    for name, value in _JULIACALL.items():
+        os.environ.setdefault(name, value)
+    if os.environ["PYTHON_JULIACALL_HANDLE_SIGNALS"] != "yes":
+        raise JuliaUnavailableError(
+            "PYTHON_JULIACALL_HANDLE_SIGNALS has to be yes for pybridge, got "
+            f"{os.environ['PYTHON_JULIACALL_HANDLE_SIGNALS']!r}. Unset it, or set it to yes."
+        )
+    choice = choose_julia()
+    hand_to_juliapkg(choice)
+    try:
+        import juliacall
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        # A module that failed halfway must not look like one that is there.
+        sys.modules.pop("juliacall", None)
+        raise JuliaUnavailableError(
+            f"Julia could not be started ({choice.origin}).\n"
+            f"What happened: {type(error).__name__}: {error}\n{_WAYS_OUT}"
+        ) from error
+    return juliacall
+
+
+_lock = threading.Lock()
+_session: Session | None = None
+_failure: JuliaUnavailableError | None = None
+_forked = False
+
+_FORKED = (
+    "Julia was started before this process was forked, and a fork does not carry Julia's "
+    "threads. Start processes with multiprocessing.get_context('spawn'), or fork before the "
+    "first use of Julia."
+)
+
+
+def session() -> Session:
+    """Get the running Julia; start it the first time.
+
+    Raises:
+        JuliaUnavailableError: Julia cannot be started. The reason is remembered: the next call
+            fails at once.
+        JuliaForkError: this process was forked from one where Julia runs.
+    """
+    global _session, _failure
+    if _forked:
+        raise JuliaForkError(_FORKED)
+    if _session is not None:
+        return _session
+    with _lock:
+        if _failure is not None:
+            raise type(_failure)(*_failure.args)
+        if _session is None:
+            try:
+                _session = Session()
+            except BridgeError as error:
+                _failure = (
+                    error
+                    if isinstance(error, JuliaUnavailableError)
+                    else JuliaUnavailableError(str(error))
+                )
+                raise _failure from error.__cause__
+        return _session
+
+
+def is_started() -> bool:
+    """Tell whether Julia runs in this process."""
+    return _session is not None and not _forked
+
+
+def _after_fork() -> None:
+    global _forked, _lock
+    _forked = _session is not None
+    _lock = threading.Lock()  # a thread that is gone may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+@atexit.register
+def _let_julia_exit() -> None:
+    """Keep the worker out of the way while juliacall's exit hook runs."""
+    if is_started():
+        assert _session is not None
+        _session.call(lambda library: None)

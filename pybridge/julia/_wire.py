@@ -1,0 +1,193 @@
+"""How values cross: trees of arrays, described by the text that `wire.jl` explains."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import namedtuple
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._errors import ArgumentTypeError, UnsupportedModeError, explain
+
+# The dtypes that cross, by NumPy's codes; `DTYPES` in wire.jl is the same list.
+DTYPES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
+_CODES = {np.dtype(code): code for code in DTYPES}
+
+
+def as_leaf(x: Any, path: str) -> np.ndarray:
+    """Turn a number or array into memory that Julia can read.
+
+    Args:
+        x: a Python, NumPy or JAX number or array, or anything with `__array__`.
+        path: where the leaf stands in the arguments, for the error message.
+
+    Returns:
+        A C-contiguous, aligned array in native byte order; a view where `x` is one already.
+
+    Raises:
+        ArgumentTypeError: the value is no array, or Julia has no equal for its dtype.
+        UnsupportedModeError: the value is a JAX tracer.
+    """
+    if isinstance(x, jax.core.Tracer):
+        raise UnsupportedModeError(
+            explain(
+                "from_julia",
+                expected="a plain value",
+                got=f"the JAX tracer {x} for {path}",
+                fix="Functions from from_julia cannot be called inside jax.jit, jax.grad or "
+                "jax.vmap yet; differentiate them with pb.grad(f, backend=...).",
+            )
+        )
+    if not (hasattr(x, "__array__") or isinstance(x, bool | int | float | complex)):
+        raise _no_array(x, path)
+    leaf = np.asarray(x)
+    if leaf.dtype not in _CODES:
+        leaf = leaf.astype(leaf.dtype.newbyteorder("="), copy=False)
+        if leaf.dtype not in _CODES:
+            raise _no_array(x, path)
+    return np.require(leaf, requirements=("C", "A"))
+
+
+def _no_array(x: Any, path: str) -> ArgumentTypeError:
+    dtype = getattr(x, "dtype", None)
+    got = f"{type(x).__name__} of dtype {dtype}" if dtype is not None else type(x).__name__
+    return ArgumentTypeError(
+        explain(
+            "from_julia",
+            expected="numbers and arrays of bool, int8 to int64, uint8 to uint64, float16 to "
+            "float64, complex64 or complex128",
+            got=f"{got} for {path}",
+            fix="Convert it first, for example with .astype(jnp.float32).",
+        )
+    )
+
+
+@lru_cache(maxsize=4096)
+def spec(treedef: Any, kinds: tuple[tuple[np.dtype, int], ...]) -> str:
+    """Describe a tree whose leaves have these dtypes and ranks.
+
+    Args:
+        treedef: JAX's tree structure: tuples, lists, named tuples, dicts and None.
+        kinds: dtype and rank of each leaf.
+
+    Returns:
+        The text that `wire.jl` parses.
+
+    Raises:
+        ArgumentTypeError: the tree has a node that has no twin in Julia.
+    """
+    leaves = [f"{_CODES[dtype]}:{rank}" for dtype, rank in kinds]
+    return _spec(jax.tree_util.tree_unflatten(treedef, leaves))
+
+
+def _spec(tree: Any) -> str:
+    if isinstance(tree, str):
+        return tree
+    if tree is None:
+        return "n"
+    if isinstance(tree, dict):
+        # JAX flattens dictionaries in the order of their sorted keys.
+        return _fields({key: tree[key] for key in sorted(tree)})
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return _fields(tree._asdict())  # type: ignore[attr-defined]
+    if isinstance(tree, tuple | list):
+        return "(" + ",".join(_spec(child) for child in tree) + ")"
+    raise ArgumentTypeError(
+        explain(
+            "from_julia",
+            expected="tuples, lists, named tuples and dicts of arrays",
+            got=f"a {type(tree).__name__}",
+            fix="Pass its arrays in one of those.",
+        )
+    )
+
+
+def _fields(fields: dict[str, Any]) -> str:
+    for key in fields:
+        if not (isinstance(key, str) and key.isidentifier()):
+            raise ArgumentTypeError(
+                explain(
+                    "from_julia",
+                    expected="dict keys that are names, since a dict becomes a NamedTuple",
+                    got=repr(key),
+                    fix="Rename the key.",
+                )
+            )
+    return "{" + ",".join(f"{key}={_spec(child)}" for key, child in fields.items()) + "}"
+
+
+def addresses(leaves: Sequence[np.ndarray]) -> array:
+    """List address and shape of each leaf, as `decode` in wire.jl reads them."""
+    out = array("q")
+    for leaf in leaves:
+        out.append(leaf.__array_interface__["data"][0])
+        out.extend(leaf.shape)
+    return out
+
+
+class Structure:
+    """The structure of a Julia result, parsed from its spec.
+
+    Attributes:
+        text: the spec.
+    """
+
+    def __init__(self, text: str):
+        """Parse a spec."""
+        self.text = text
+        self._leaves: list[tuple[np.dtype, int]] = []
+        self._tree, _ = self._parse(text, 0)
+
+    def empty(self, extents: Sequence[int]) -> list[np.ndarray]:
+        """Make arrays for the leaves, given all their extents one after the other."""
+        arrays, start = [], 0
+        for dtype, rank in self._leaves:
+            arrays.append(np.empty(tuple(extents[start : start + rank]), dtype))
+            start += rank
+        return arrays
+
+    def build(self, leaves: Sequence[Any]) -> Any:
+        """Put leaves in their places: tuples, named tuples and None."""
+        return _build(self._tree, leaves)
+
+    def _parse(self, text: str, i: int) -> tuple[Any, int]:
+        if text[i] == "n":
+            return None, i + 1
+        if text[i] in "({":
+            close = ")" if text[i] == "(" else "}"
+            names, children, i = [], [], i + 1
+            while text[i] != close:
+                if close == "}":
+                    stop = text.index("=", i)
+                    names.append(text[i:stop])
+                    i = stop + 1
+                child, i = self._parse(text, i)
+                children.append(child)
+                i += text[i] == ","
+            return (_named(tuple(names)) if close == "}" else tuple, children), i + 1
+        match = re.compile(r"(\w+):(\d+)").match(text, i)
+        assert match is not None, f"Julia sent a malformed spec: {text}"
+        self._leaves.append((np.dtype(match[1]), int(match[2])))
+        return len(self._leaves) - 1, match.end()
+
+
+@lru_cache(maxsize=1024)
+def _named(names: tuple[str, ...]) -> type:
+    # Equal names have to give the same class: JAX compares tree structures by it. Names that
+    # Python cannot spell, such as x-bar's combining letter, get a number (rename=True).
+    return namedtuple("NamedTuple", names, rename=True)
+
+
+def _build(tree: Any, leaves: Sequence[Any]) -> Any:
+    if tree is None:
+        return None
+    if isinstance(tree, int):
+        return leaves[tree]
+    kind, children = tree
+    built = [_build(child, leaves) for child in children]
+    return tuple(built) if kind is tuple else kind(*built)

@@ -1,0 +1,33 @@
+"""Install Julia's side ahead of its first use: what `pybridge provision` does."""
+
+from __future__ import annotations
+
+from .._backends import Backend, backends
+from .._errors import BackendNotLoadedError
+from ._environments import entries
+from ._session import session
+
+
+def provision_all() -> tuple[list[Backend], dict[str, str]]:
+    """Start Julia and install every package that is otherwise installed on first use.
+
+    Progress goes to the terminal. Afterwards everything works without a network.
+
+    Returns:
+        The AD systems with their states, and for each other package its version or the reason
+        why it is not there.
+
+    Raises:
+        JuliaUnavailableError: Julia cannot be started.
+    """
+    started = session()
+    systems = backends()
+    others = {}
+    for package in entries():
+        if package in {system.package for system in systems}:
+            continue
+        try:
+            others[package] = started.require(package)
+        except BackendNotLoadedError as error:
+            others[package] = str(error)
+    return systems, others

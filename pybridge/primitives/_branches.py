@@ -1,0 +1,263 @@
+"""Trace the branches of `cond` and `switch` and bring them to one form.
+
+Each branch becomes a jaxpr without constants: what it closes over, differentiated tracers
+included, is hoisted to explicit operands, so that the rules of the switch see every value
+that a branch depends on. All branches take the same inputs and return the same tree of
+outputs with the same shapes and dtypes, or the mismatch is reported with its path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.core import eval_jaxpr
+from jax.extend.core import ClosedJaxpr
+from jax.tree_util import keystr
+
+from .._errors import ArgumentTypeError, BranchMismatchError, explain
+
+# `jax.tree_util.PyTreeDef` is a value without a type that checkers accept.
+TreeDef = Any
+_WEAK_TYPES = ((jnp.integer, int), (jnp.floating, float), (jnp.complexfloating, complex))
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Traced branches of the same inputs and outputs.
+
+    Attributes:
+        jaxprs: one for each branch; inputs are `hoisted` followed by `operands`.
+        hoisted: what the branches close over.
+        operands: the leaves of the operands.
+        out_tree: the tree that the branches return.
+        out_paths: the path of each output leaf, as `keystr` prints it.
+    """
+
+    jaxprs: tuple[ClosedJaxpr, ...]
+    hoisted: list[Any]
+    operands: list[Any]
+    out_tree: TreeDef
+    out_paths: list[str]
+
+
+@dataclass(frozen=True)
+class _Traced:
+    """One branch as it was written: a jaxpr with constants, and what it returns."""
+
+    name: str
+    jaxpr: ClosedJaxpr
+    tree: TreeDef
+    paths: list[str]
+
+
+def flatten_operands(where: str, operands: tuple[Any, ...]) -> tuple[list[Any], TreeDef]:
+    """Return the leaves of the operands and their tree.
+
+    Args:
+        where: the public name that was called, for messages.
+        operands: pytrees of arrays.
+
+    Returns:
+        The leaves and the tree.
+
+    Raises:
+        ArgumentTypeError: a leaf is not an array, a number or a key.
+    """
+    with_paths, tree = jax.tree.flatten_with_path(operands)
+    for path, leaf in with_paths:
+        _check_leaf(where, f"operands{keystr(path)}", leaf)
+    return [leaf for _, leaf in with_paths], tree
+
+
+def trace_branches(
+    where: str,
+    names: Sequence[str],
+    functions: Sequence[Callable[..., Any]],
+    leaves: list[Any],
+    in_tree: TreeDef,
+) -> Branches:
+    """Trace each branch on the operands and bring all to one form.
+
+    Args:
+        where: the public name that was called, for messages.
+        names: what the messages call the branches.
+        functions: the branches, called as `f(*operands)`.
+        leaves: the leaves of the operands.
+        in_tree: their tree.
+
+    Returns:
+        The traced branches.
+
+    Raises:
+        ArgumentTypeError: a branch returns a leaf that is not an array.
+        BranchMismatchError: the branches return different trees, shapes or dtypes that
+            cannot be promoted.
+    """
+    traced = [
+        _trace_branch(where, name, function, leaves, in_tree)
+        for name, function in zip(names, functions, strict=True)
+    ]
+    for other in traced[1:]:
+        _check_same_tree(where, traced[0], other)
+        _check_same_shapes(where, traced[0], other)
+    dtypes = _promoted_dtypes(where, traced)
+    hoisted: list[Any] = []
+    positions: dict[int, int] = {}
+    for branch in traced:
+        for const in branch.jaxpr.consts:
+            # A value that several branches close over is hoisted once.
+            if id(const) not in positions:
+                positions[id(const)] = len(hoisted)
+                hoisted.append(const)
+    jaxprs = tuple(
+        _with_operands_only(branch.jaxpr, positions, dtypes, hoisted, leaves)
+        for branch in traced
+    )
+    return Branches(jaxprs, hoisted, leaves, traced[0].tree, traced[0].paths)
+
+
+def _trace_branch(
+    where: str,
+    name: str,
+    function: Callable[..., Any],
+    leaves: list[Any],
+    in_tree: TreeDef,
+) -> _Traced:
+    returned: list[tuple[TreeDef, list[str]]] = []
+
+    def flat(*leaves: Any) -> list[Any]:
+        out = function(*jax.tree.unflatten(in_tree, leaves))
+        with_paths, tree = jax.tree.flatten_with_path(out)
+        for path, leaf in with_paths:
+            _check_leaf(where, f"the output of {name}{_at(keystr(path))}", leaf)
+        returned.append((tree, [keystr(path) for path, _ in with_paths]))
+        return [leaf for _, leaf in with_paths]
+
+    jaxpr = jax.make_jaxpr(flat)(*leaves)
+    tree, paths = returned[-1]
+    return _Traced(name, jaxpr, tree, paths)
+
+
+def _with_operands_only(
+    closed: ClosedJaxpr,
+    positions: dict[int, int],
+    dtypes: list[Any],
+    hoisted: list[Any],
+    leaves: list[Any],
+) -> ClosedJaxpr:
+    """Turn constants into operands and outputs into the promoted dtypes."""
+    own = [positions[id(const)] for const in closed.consts]
+
+    def without_constants(*args: Any) -> list[Any]:
+        consts = [args[i] for i in own]
+        outs = eval_jaxpr(closed.jaxpr, consts, *args[len(hoisted) :])
+        return [
+            out if dtype is None else lax.convert_element_type(out, dtype)
+            for out, dtype in zip(outs, dtypes, strict=True)
+        ]
+
+    return jax.make_jaxpr(without_constants)(*hoisted, *leaves)
+
+
+def _promoted_dtypes(where: str, traced: list[_Traced]) -> list[Any]:
+    """Return for each output the dtype to convert to, None where all agree already."""
+    dtypes: list[Any] = []
+    avals_of_outputs = zip(*(branch.jaxpr.out_avals for branch in traced), strict=True)
+    for i, avals in enumerate(avals_of_outputs):
+        if len({(aval.dtype, aval.weak_type) for aval in avals}) == 1:
+            dtypes.append(None)
+            continue
+        try:
+            # The branches' types are data here: whatever promotion the user has set for
+            # arithmetic, this one is asked for by calling `cond`.
+            with jax.numpy_dtype_promotion("standard"):
+                dtypes.append(jnp.result_type(*(_promotable(aval) for aval in avals)))
+        except (TypeError, ValueError) as error:
+            found = _listing(
+                (branch.name, aval.str_short())
+                for branch, aval in zip(traced, avals, strict=True)
+            )
+            raise BranchMismatchError(
+                explain(
+                    where,
+                    expected=f"outputs{_at(traced[0].paths[i])} of dtypes that have a "
+                    "common one",
+                    got=found,
+                    fix="Convert one of them in its branch.",
+                )
+            ) from error
+    return dtypes
+
+
+def _promotable(aval: Any) -> Any:
+    """Return what stands for an abstract value in `jnp.result_type`, weak types too."""
+    if aval.weak_type:
+        for kind, scalar_type in _WEAK_TYPES:
+            if jnp.issubdtype(aval.dtype, kind):
+                return scalar_type
+    return aval.dtype
+
+
+def _check_leaf(where: str, what: str, leaf: Any) -> None:
+    try:
+        jax.typeof(leaf)
+    except TypeError as error:
+        kind = f"{type(leaf).__module__}.{type(leaf).__qualname__}"
+        raise ArgumentTypeError(
+            explain(
+                where,
+                expected=f"an array, a number or a key at {what}",
+                got=f"a {kind}",
+                fix="Close over static values instead of passing or returning them.",
+            )
+        ) from error
+
+
+def _check_same_tree(where: str, first: _Traced, other: _Traced) -> None:
+    if first.tree == other.tree:
+        return
+    paths = [p for p in first.paths if p not in other.paths]
+    extra = [p for p in other.paths if p not in first.paths]
+    only = _listing(
+        (branch.name, f"a leaf{_at(found[0])} that the other lacks")
+        for branch, found in ((first, paths), (other, extra))
+        if found
+    )
+    raise BranchMismatchError(
+        explain(
+            where,
+            expected="branches that return the same pytree",
+            got=_listing((b.name, str(b.tree)) for b in (first, other))
+            + (f" ({only})" if only else ""),
+            fix="Return the same structure from every branch.",
+        )
+    )
+
+
+def _check_same_shapes(where: str, first: _Traced, other: _Traced) -> None:
+    avals = zip(first.jaxpr.out_avals, other.jaxpr.out_avals, strict=True)
+    for path, (a, b) in zip(first.paths, avals, strict=True):
+        if a.shape != b.shape:
+            raise BranchMismatchError(
+                explain(
+                    where,
+                    expected=f"outputs{_at(path)} of the same shape in every branch",
+                    got=_listing(
+                        ((first.name, a.str_short()), (other.name, b.str_short()))
+                    ),
+                    fix="Broadcast or reshape one of them in its branch.",
+                )
+            )
+
+
+def _at(path: str) -> str:
+    return f" at {path}" if path else ""
+
+
+def _listing(pairs: Any) -> str:
+    return " and ".join(f"{name}: {text}" for name, text in pairs)

@@ -1,0 +1,211 @@
+"""Evaluate a switch whose index is an array and whose branches are elementwise.
+
+Each branch runs once, on whole arrays, in which the elements that did not take it are
+replaced by the first element that did; the results are selected element by element. What
+`_masking` does for the lanes of a `vmap` happens here for the elements of an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr
+from jax.tree_util import keystr
+
+from .._errors import ArgumentValueError, BranchMismatchError, explain
+from ._alignment import find_alignment
+from ._branches import Branches
+from ._masking import guard, lane_any, run_if, select
+from ._switch_primitive import branch_masks
+
+
+def broadcast_operands(
+    where: str, index: Any, leaves: list[Any], paths: Sequence[Any]
+) -> list[Any]:
+    """Broadcast operands against an array index and against each other.
+
+    Args:
+        where: the public name that was called, for messages.
+        index: an array.
+        leaves: the leaves of the operands.
+        paths: their paths, for messages.
+
+    Returns:
+        The leaves, all of the shape to which `index` and all of them broadcast.
+
+    Raises:
+        ArgumentValueError: a leaf does not broadcast against the others.
+    """
+    shape = jnp.shape(index)
+    for leaf, path in zip(leaves, paths, strict=True):
+        try:
+            shape = jnp.broadcast_shapes(shape, jnp.shape(leaf))
+        except ValueError as error:
+            raise ArgumentValueError(
+                explain(
+                    where,
+                    expected=f"operands that broadcast against the shape {shape}",
+                    got=f"operands{keystr(path)} of shape {jnp.shape(leaf)}",
+                    fix="With an array to choose by, branches are elementwise. To choose "
+                    "for each row or example, use a scalar under jax.vmap.",
+                )
+            ) from error
+    return [jnp.broadcast_to(leaf, shape) for leaf in leaves]
+
+
+def switch_elementwise(
+    where: str, names: Sequence[str], index: Any, traced: Branches
+) -> list[Any]:
+    """Evaluate elementwise branches on whole arrays and select their results.
+
+    Args:
+        where: the public name that was called, for messages.
+        names: what the messages call the branches.
+        index: a bool or integer array.
+        traced: the branches, traced on broadcast operands.
+
+    Returns:
+        One array for each output, of the shape to which everything broadcasts.
+
+    Raises:
+        ArgumentValueError: a branch is not elementwise.
+        BranchMismatchError: an output has another shape than the operands.
+    """
+    shape = jnp.broadcast_shapes(jnp.shape(index), *map(jnp.shape, traced.operands))
+    _check_output_shapes(where, names, shape, traced)
+    index = jnp.broadcast_to(index, shape)
+    results: list[Any] = []
+    masks = branch_masks(index, len(traced.jaxprs))
+    for name, mask, branch in zip(names, masks, traced.jaxprs, strict=True):
+        taken = lane_any(jnp.any(mask))
+        filled = _filled_inputs(f"{where}, {name}", mask, branch, traced)
+        outs = run_if(taken, branch, [guard(taken, x) for x in filled])
+        if results:
+            outs = [select(mask, o, r) for o, r in zip(outs, results, strict=True)]
+        results = outs
+    return results
+
+
+def _filled_inputs(
+    where: str, mask: Any, branch: ClosedJaxpr, traced: Branches
+) -> list[Any]:
+    """Replace elements that do not take the branch, in operands and in what it closes over.
+
+    An array that a branch closes over and uses elementwise may be smaller than the
+    operands, say one value for each column. An element must then be filled from its own
+    column, as long as one of the column takes the branch: otherwise the branch would see
+    a pair of values that no element has.
+    """
+    shape = mask.shape
+    hoisted = traced.hoisted
+    if mask.size <= 1:
+        return [*hoisted, *traced.operands]
+    alignment = find_alignment(branch)
+    for position, operation in alignment.mixed:
+        if position >= len(hoisted):
+            raise ArgumentValueError(
+                explain(
+                    where,
+                    expected="an elementwise branch, because the choice is an array",
+                    got=f"one that mixes elements ({operation})",
+                    fix="Mix them before or after, or choose by a scalar under jax.vmap.",
+                )
+            )
+    elementwise = [
+        i not in alignment.used_whole and _fits(jnp.shape(x), shape)
+        for i, x in enumerate(hoisted)
+    ]
+    kept = {
+        _axes(jnp.shape(x), shape)
+        for x, is_elementwise in zip(hoisted, elementwise, strict=True)
+        if is_elementwise and _axes(jnp.shape(x), shape) != _axes(shape, shape)
+    }
+    if len(kept) > 1:
+        raise ArgumentValueError(
+            explain(
+                where,
+                expected="closed-over arrays that vary along the same axes",
+                got=f"arrays that vary along axes {sorted(kept)} of {shape}",
+                fix="Pass them to the branch as operands, which are broadcast.",
+            )
+        )
+    fill = _Fill(mask, kept.pop() if kept else ())
+    closed_over = zip(hoisted, elementwise, strict=True)
+    return [fill(x) if is_elementwise else x for x, is_elementwise in closed_over] + [
+        fill(x) for x in traced.operands
+    ]
+
+
+class _Fill:
+    """Replace elements where a mask is False by the first where it is True.
+
+    Attributes:
+        mask: bool, any shape.
+        kept: axes along which an element is filled from its own row, if the row has any.
+    """
+
+    def __init__(self, mask: Any, kept: tuple[int, ...]):
+        self.mask = mask
+        self.kept = kept
+        self._order = [*kept, *(i for i in range(mask.ndim) if i not in kept)]
+        self._rows = int(np.prod([mask.shape[i] for i in kept], dtype=int))
+        in_rows = self._to_rows(mask)
+        self._row_taken = jnp.any(in_rows, axis=1)
+        rows = lax.iota(np.int32, self._rows)
+        first_row = jnp.argmax(self._row_taken).astype(np.int32)
+        self._row = lax.select(
+            self._row_taken, rows, jnp.broadcast_to(first_row, rows.shape)
+        )
+        self._column = jnp.argmax(in_rows, axis=1).astype(np.int32)[self._row]
+
+    def __call__(self, x: Any) -> Any:
+        """Fill an array of the mask's size, or one that varies along `kept` alone."""
+        if x.size == self.mask.size:
+            full = jnp.reshape(x, self.mask.shape)
+            source = self._to_rows(full)[self._row, self._column]
+            filling = jnp.broadcast_to(source[:, None], (self._rows, x.size // self._rows))
+            filled = select(self.mask, full, lax.stop_gradient(self._from_rows(filling)))
+        else:
+            flat = jnp.reshape(x, (self._rows,))
+            filled = select(self._row_taken, flat, lax.stop_gradient(flat[self._row]))
+        return jnp.reshape(filled, x.shape)
+
+    def _to_rows(self, x: Any) -> Any:
+        return jnp.reshape(jnp.transpose(x, self._order), (self._rows, -1))
+
+    def _from_rows(self, x: Any) -> Any:
+        shape = [self.mask.shape[i] for i in self._order]
+        return jnp.transpose(jnp.reshape(x, shape), np.argsort(self._order).tolist())
+
+
+def _fits(small: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Tell whether an array that is not a scalar broadcasts to `shape`."""
+    if int(np.prod(small, dtype=int)) <= 1 or len(small) > len(shape):
+        return False
+    return jnp.broadcast_shapes(small, shape) == shape
+
+
+def _axes(small: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the axes of `shape` along which an array that broadcasts to it varies."""
+    offset = len(shape) - len(small)
+    return tuple(offset + i for i, length in enumerate(small) if length > 1)
+
+
+def _check_output_shapes(
+    where: str, names: Sequence[str], shape: tuple[int, ...], traced: Branches
+) -> None:
+    for path, aval in zip(traced.out_paths, traced.jaxprs[0].out_avals, strict=True):
+        if aval.shape != shape:
+            raise BranchMismatchError(
+                explain(
+                    where,
+                    expected=f"outputs of the shape {shape} of an elementwise branch",
+                    got=f"{aval.str_short()}" + (f" at {path}" if path else ""),
+                    fix=f"Let {' and '.join(names)} return one value for each element, or "
+                    "choose by a scalar under jax.vmap.",
+                )
+            )

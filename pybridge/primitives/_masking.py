@@ -1,0 +1,240 @@
+"""Keep a branch away from the lanes that did not take it.
+
+Under `vmap` a predicate differs from lane to lane, and a branch is evaluated on all
+lanes at once. Two small primitives, both the identity until a batched predicate reaches
+them, make that safe:
+
+* `lane_any(mask)` turns a batched mask into one unbatched bool, "does any lane take this
+  branch?". A conditional on it stays a real conditional under every number of `vmap`s, so
+  a branch that no lane takes is never evaluated.
+* `guard(mask, x)` replaces the operands of lanes that did not take the branch by those of
+  the first lane that did. The branch then only ever sees operands that belong to it, and
+  no derivative passes through a replaced lane, in either mode and any order.
+
+Each batching rule handles one axis and binds itself again on the reduced mask, so nested
+`vmap`s fill a lane from its own row if the row has a taken lane, else from the first row
+that has one: operands that are batched along different axes stay a combination that some
+lane really uses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.core import ShapedArray
+from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
+from jax.interpreters import ad, batching, mlir
+
+from .._errors import ArgumentValueError, explain
+
+
+def concrete_index(index: Any) -> int | None:
+    """Return a bool or integer scalar as an int, or None while it is being traced."""
+    try:
+        return int(index)
+    except jax.errors.ConcretizationTypeError:
+        return None
+
+
+def zeros(aval: Any) -> Any:
+    """Return zeros of an abstract value, of the same shape, dtype and sharding.
+
+    For PRNG keys these are keys whose words are zero.
+    """
+    if jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
+        words = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct((), aval.dtype))
+        impl = jax.eval_shape(jax.random.key_impl, jax.ShapeDtypeStruct((), aval.dtype))
+        data = jnp.zeros((*aval.shape, *words.shape), words.dtype)
+        return jax.random.wrap_key_data(data, impl=impl)
+    return ad.zeros_like_aval(aval)
+
+
+def run_if(taken: Any, branch: ClosedJaxpr, operands: list[Any]) -> list[Any]:
+    """Evaluate a branch if `taken`, else return zeros without evaluating it.
+
+    Args:
+        taken: a bool scalar, shape (), that is not batched (see `lane_any`).
+        branch: the branch; its operands are arrays.
+        operands: one array for each input of the branch.
+
+    Returns:
+        One array for each output of the branch.
+    """
+    known = concrete_index(taken)
+    if known is not None:
+        if known:
+            return list(jaxpr_as_fun(branch)(*operands))
+        return [zeros(aval) for aval in branch.out_avals]
+    return lax.cond(
+        taken,
+        lambda *xs: list(jaxpr_as_fun(branch)(*xs)),
+        lambda *xs: [zeros(aval) for aval in branch.out_avals],
+        *operands,
+    )
+
+
+def vary_with(mask: Any, operands: Any) -> list[Any]:
+    """Let operands vary over the mesh axes along which a mask does, inside `shard_map`.
+
+    A branch that not all devices take must hold no communication. It would if an operand
+    that is the same on all devices met a varying one in there: the transpose sums its
+    cotangents over the devices, and those that skip the branch never join. So such
+    operands become varying before, and the sum is taken outside of the conditional.
+
+    Args:
+        mask: a bool scalar, shape (), or the array it is made of.
+        operands: arrays.
+
+    Returns:
+        The operands, unchanged where `mask` is the same on all devices.
+    """
+    if is_the_same_on_all_devices(mask):
+        return list(operands)
+    taken = lane_any(jnp.any(mask))
+    # A select has the type that its three operands have in common, and XLA drops it.
+    return [lax.select(taken, x, x) for x in operands]
+
+
+def is_the_same_on_all_devices(x: Any) -> bool:
+    """Tell whether the type of a value varies over no mesh axis of a `shard_map`."""
+    aval = jax.typeof(x)
+    return aval.update(weak_type=False) == ShapedArray(aval.shape, aval.dtype)
+
+
+def select(mask: Any, on_true: Any, on_false: Any) -> Any:
+    """Choose by a mask whose axes are the leading axes of the values.
+
+    Args:
+        mask: bool, shape (...).
+        on_true: any dtype (keys, too), shape (..., *rest).
+        on_false: same shape and dtype.
+
+    Returns:
+        An array of the values' shape and dtype.
+    """
+    shape = jnp.shape(on_true)
+    if jnp.ndim(mask) not in (0, len(shape)):
+        mask = lax.broadcast_in_dim(mask, shape, range(jnp.ndim(mask)))
+    return lax.select(mask, on_true, on_false)
+
+
+def fill_untaken(mask: Any, x: Any, *, with_zero: bool = False) -> Any:
+    """Replace the rows of `x` where `mask` is False by the first row where it is True.
+
+    Args:
+        mask: bool, shape (n,).
+        x: any dtype, shape (n, *rest).
+        with_zero: replace by zeros; for tangents, which do not pass a replaced row.
+
+    Returns:
+        An array like `x`. Replaced rows carry no derivative.
+    """
+    if x.shape[0] == 0:
+        return x
+    if with_zero:
+        return select(mask, x, jnp.zeros_like(x))
+    first = lax.dynamic_index_in_dim(x, jnp.argmax(mask), axis=0)
+    return select(mask, x, lax.stop_gradient(jnp.broadcast_to(first, x.shape)))
+
+
+lane_any_p = Primitive("pybridge_lane_any")
+
+
+def lane_any(mask: Any) -> Any:
+    """Return whether any lane of the enclosing `vmap`s takes a branch.
+
+    Args:
+        mask: a bool scalar, shape (), for each lane.
+
+    Returns:
+        A bool scalar, shape (), that is never batched.
+    """
+    if concrete_index(mask) is not None:
+        return mask
+    return lane_any_p.bind(mask)
+
+
+def _lane_any_batch(operands: Any, dims: Any) -> tuple[Any, None]:
+    return lane_any(jnp.any(operands[0], axis=dims[0])), None
+
+
+def _lane_any_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    return lane_any(*primals), ad.Zero(ShapedArray((), jax.dtypes.float0))
+
+
+lane_any_p.def_impl(lambda mask: mask)
+lane_any_p.def_abstract_eval(lambda mask: mask)
+mlir.register_lowering(
+    lane_any_p, mlir.lower_fun(lambda mask: mask, multiple_results=False)
+)
+ad.primitive_jvps[lane_any_p] = _lane_any_jvp
+batching.primitive_batchers[lane_any_p] = _lane_any_batch
+
+guard_p = Primitive("pybridge_guard")
+
+
+def guard(mask: Any, x: Any, *, with_zero: bool = False) -> Any:
+    """Keep `x` in the lanes that take a branch; fill the others as `fill_untaken` does.
+
+    Args:
+        mask: a bool scalar, shape (), for each lane.
+        x: an array of any shape and dtype.
+        with_zero: fill with zeros. This form is linear in `x`.
+
+    Returns:
+        An array like `x`.
+    """
+    if concrete_index(mask) is not None:
+        return x
+    return guard_p.bind(mask, x, with_zero=with_zero)
+
+
+def _guard_batch(operands: Any, dims: Any, *, with_zero: bool) -> tuple[Any, int | None]:
+    mask, x = operands
+    mask_dim, x_dim = dims
+    if mask_dim is None:
+        return guard(mask, x, with_zero=with_zero), x_dim
+    taken = jnp.any(mask)
+    if x_dim is None:
+        # All lanes share the value, so it is the one that the taken lanes use.
+        return guard(taken, x, with_zero=with_zero), None
+    x = fill_untaken(mask, jnp.moveaxis(x, x_dim, 0), with_zero=with_zero)
+    return guard(taken, x, with_zero=with_zero), 0
+
+
+def _guard_jvp(primals: Any, tangents: Any, *, with_zero: bool) -> tuple[Any, Any]:
+    mask, x = primals
+    tangent = tangents[1]
+    if type(tangent) is not ad.Zero:
+        tangent = guard(mask, tangent, with_zero=True)
+    return guard(mask, x, with_zero=with_zero), tangent
+
+
+def _guard_transpose(ct: Any, mask: Any, x: Any, *, with_zero: bool) -> list[Any]:
+    if type(ct) is ad.Zero:
+        return [None, ct]
+    if jax.typeof(vary_with(mask, [ct])[0]) != jax.typeof(ct):
+        raise ArgumentValueError(
+            explain(
+                "pb.cond",
+                expected="a branch whose closed-over values differ between the devices of "
+                "the shard_map, as its predicate does",
+                got=f"a differentiated {jax.typeof(ct).str_short()} that is the same on all",
+                fix="Pass the value to the branch as an operand: its gradient is a sum over "
+                "devices, which cannot be taken in a branch that some devices skip.",
+            )
+        )
+    return [None, guard(mask, ct, with_zero=True)]
+
+
+guard_p.def_impl(lambda mask, x, *, with_zero: x)
+guard_p.def_abstract_eval(lambda mask, x, *, with_zero: x)
+mlir.register_lowering(
+    guard_p, mlir.lower_fun(lambda mask, x, *, with_zero: x, multiple_results=False)
+)
+ad.primitive_jvps[guard_p] = _guard_jvp
+ad.primitive_transposes[guard_p] = _guard_transpose
+batching.primitive_batchers[guard_p] = _guard_batch

@@ -1,0 +1,426 @@
+"""JAX's transforms with any AD system: `grad`, `value_and_grad`, `jvp`, `vjp`, `jacobian`,
+`hessian`.
+
+The names, arguments and results are JAX's; `backend` says which system differentiates.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from . import _backends, _finite
+from ._errors import ArgumentTypeError, ArgumentValueError, UnsupportedModeError, explain
+from .interop import JuliaFunction
+
+Argnums = int | Sequence[int]
+
+
+def grad(
+    f: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    backend: str = "jax",
+    has_aux: bool = False,
+) -> Callable[..., Any]:
+    """Make the function that computes the gradient of a scalar function.
+
+    Args:
+        f: a function whose value is a real number: a Python function that JAX can trace, or one
+            from `pb.from_julia`.
+        argnums: which argument, or arguments, to differentiate, from 0.
+        backend: `"jax"`, `"finite"`, `"zygote"`, `"forwarddiff"`, `"tracker"` or `"yota"`. For a
+            function from `pb.from_julia`, `"jax"` means the system in its `ad`.
+        has_aux: whether `f` returns `(value, aux)`; then so does the gradient function, with
+            the gradient in place of the value.
+
+    Returns:
+        A function of the same arguments. Gradients are dense and have the shape, structure and
+        dtype of their arguments, whatever the system returned. For a complex argument
+        z = x + iy it is df/dx - i df/dy, as in JAX, on every system.
+
+    Raises:
+        UnknownBackendError: at once, for a name that there is not.
+        UnsupportedModeError: the system cannot do it; the message names one that can.
+        ArgumentTypeError: `f` is not scalar, or an argument to differentiate is not
+            floating-point.
+        JuliaError: what the Julia function threw.
+
+    Example:
+        >>> import pybridge as pb
+        >>> float(pb.grad(lambda x: x**3)(2.0))
+        12.0
+        >>> round(float(pb.grad(lambda x: x**3, backend="finite")(2.0)), 4)
+        12.0
+
+    The twin in Julia is `PyBridge.value_and_gradient`.
+    """
+    both = value_and_grad(f, argnums, backend=backend, has_aux=has_aux)
+
+    @functools.wraps(f)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, gradients = both(*args, **kwargs)
+        return (gradients, value[1]) if has_aux else gradients
+
+    return gradient
+
+
+def value_and_grad(
+    f: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    backend: str = "jax",
+    has_aux: bool = False,
+) -> Callable[..., Any]:
+    """Make the function that computes the value and the gradient of a scalar function.
+
+    The value is the one under differentiation: inside, `within_gradient` is True.
+
+    Args:
+        f: see `grad`.
+        argnums: see `grad`.
+        backend: see `grad`.
+        has_aux: see `grad`; the value is then `(value, aux)`.
+
+    Returns:
+        A function of the same arguments that returns `(value, gradient)`.
+
+    Raises:
+        BridgeError: see `grad`.
+
+    Example:
+        >>> import pybridge as pb
+        >>> value, slope = pb.value_and_grad(lambda x: x**3)(2.0)
+        >>> float(value), float(slope)
+        (8.0, 12.0)
+
+    The twin in Julia is `PyBridge.value_and_gradient`.
+    """
+    system = _system(f, backend)
+    if system == "jax":
+        return _checked(jax.value_and_grad(f, argnums=argnums, has_aux=has_aux), f, argnums)
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        numbers = _numbers(args, argnums)
+        if system == "finite":
+            value, gradients = _finite_gradient(f, args, numbers, has_aux, kwargs)
+        else:
+            _no_keywords(kwargs)
+            value, gradients = _julia().value_and_grad(f, args, numbers, system, has_aux)
+        return value, gradients if isinstance(argnums, Sequence) else gradients[0]
+
+    return functools.wraps(f)(compute)
+
+
+def jvp(
+    f: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    backend: str = "jax",
+) -> tuple[Any, Any]:
+    """Push tangents forward through a function.
+
+    Args:
+        f: see `grad`; any value.
+        primals: the arguments, as a tuple or list.
+        tangents: one for each, of its structure and shape.
+        backend: see `grad`. Zygote, Tracker and Yota have no forward mode and refuse.
+
+    Returns:
+        The value, and its tangent.
+
+    Raises:
+        BridgeError: see `grad`.
+
+    Example:
+        >>> import pybridge as pb
+        >>> value, slope = pb.jvp(lambda x: x**3, (2.0,), (1.0,))
+        >>> float(value), float(slope)
+        (8.0, 12.0)
+
+    The twin in Julia is `PyBridge.pushforward`.
+    """
+    system = _system(f, backend)
+    for what, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple | list):
+            raise ArgumentTypeError(
+                explain(
+                    "pb.jvp",
+                    expected=f"a tuple or list of {what}",
+                    got=f"a {type(given).__name__}",
+                    fix=f"Write ({what[:-1]},) for a single one.",
+                )
+            )
+    primals, tangents = tuple(primals), tuple(tangents)
+    if system == "jax":
+        return jax.jvp(f, primals, tangents)
+    if system == "finite":
+        found = _finite.finite_jvp(f, primals, tangents, convert=_convert(f))
+        return _narrow(found.value, primals), _narrow(found.derivative, primals)
+    return _julia().jvp(f, primals, tangents, system)
+
+
+def vjp(
+    f: Callable[..., Any], *primals: Any, backend: str = "jax"
+) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """Run a function so that cotangents of its value can be pulled back.
+
+    Args:
+        f: see `grad`; any value.
+        *primals: the arguments.
+        backend: see `grad`. ForwardDiff and finite differences have no reverse mode and refuse.
+
+    Returns:
+        The value, and a function from a cotangent of the value to a tuple of cotangents, one
+        for each argument. It may be called more than once.
+
+    Raises:
+        BridgeError: see `grad`.
+
+    Example:
+        >>> import pybridge as pb
+        >>> value, pull = pb.vjp(lambda x: x**3, 2.0)
+        >>> float(pull(1.0)[0])
+        12.0
+
+    The twin in Julia is `PyBridge.pullback`.
+    """
+    system = _system(f, backend)
+    if system == "jax":
+        value, pull = jax.vjp(f, *primals)
+        return value, pull
+    if system == "finite":
+        raise UnsupportedModeError(
+            explain(
+                "pb.vjp",
+                expected="an AD system with a reverse mode",
+                got="'finite', which only goes forward",
+                fix='Use pb.jvp, pb.grad or pb.jacobian with "finite", or backend="jax".',
+            )
+        )
+    return _julia().vjp(f, primals, system)
+
+
+def jacobian(
+    f: Callable[..., Any], argnums: Argnums = 0, *, backend: str = "jax"
+) -> Callable[..., Any]:
+    """Make the function that computes the Jacobian.
+
+    Args:
+        f: see `grad`; any value made of real numbers.
+        argnums: see `grad`.
+        backend: see `grad`. Reverse-mode systems take a pullback for each output.
+
+    Returns:
+        A function of the same arguments. For each leaf of the value and each leaf of the
+        arguments it returns an array of shape output shape + input shape, in the value's tree of
+        the arguments' trees.
+
+    Raises:
+        BridgeError: see `grad`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import pybridge as pb
+        >>> pb.jacobian(lambda x: 2 * x)(jnp.ones(3)).shape
+        (3, 3)
+
+    The twin in Julia is `PyBridge.jacobian`.
+    """
+    system = _system(f, backend)
+    if system == "jax":
+        return _checked(jax.jacrev(f, argnums=argnums), f, argnums)
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        numbers = _numbers(args, argnums)
+        if system == "finite":
+            found = _finite.finite_jacobian(
+                functools.partial(f, **kwargs), args, argnums, convert=_convert(f)
+            )
+            return _narrow(found.derivative, args)
+        _no_keywords(kwargs)
+        return _julia().jacobian(f, args, numbers, system, isinstance(argnums, int))
+
+    return functools.wraps(f)(compute)
+
+
+def hessian(
+    f: Callable[..., Any], argnums: Argnums = 0, *, backend: str = "jax"
+) -> Callable[..., Any]:
+    """Make the function that computes the Hessian of a scalar function.
+
+    Args:
+        f: see `grad`.
+        argnums: see `grad`.
+        backend: see `grad`. Zygote goes forward over reverse, with ForwardDiff; Tracker and Yota
+            have no second order and refuse.
+
+    Returns:
+        A function of the same arguments. For each pair of leaves of the arguments it returns
+        an array of shape first shape + second shape, in the arguments' tree of their trees.
+
+    Raises:
+        BridgeError: see `grad`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import pybridge as pb
+        >>> pb.hessian(lambda x: (x**2).sum())(jnp.ones(2))
+        Array([[2., 0.],
+               [0., 2.]], dtype=float32)
+
+    The twin in Julia is `PyBridge.hessian`.
+    """
+    system = _system(f, backend)
+    if system == "jax":
+        return _checked(jax.hessian(f, argnums=argnums), f, argnums)
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        numbers = _numbers(args, argnums)
+        if system == "finite":
+            found = _finite.finite_hessian(
+                functools.partial(f, **kwargs), args, argnums, convert=_convert(f)
+            )
+            return _narrow(found, args)
+        _no_keywords(kwargs)
+        return _julia().hessian(f, args, numbers, system, isinstance(argnums, int))
+
+    return functools.wraps(f)(compute)
+
+
+def _system(f: Any, backend: str) -> str:
+    """Decide which system differentiates `f`, and refuse what cannot be."""
+    row = _backends.row(backend)
+    if not callable(f):
+        raise ArgumentTypeError(
+            explain(
+                "pybridge's transforms",
+                expected="a function",
+                got=f"a {type(f).__name__}",
+                fix="Pass the function itself; for Julia source, pb.from_julia(source).",
+            )
+        )
+    if isinstance(f, JuliaFunction):
+        return f.ad if backend == "jax" else backend
+    if row.language == "julia":
+        raise UnsupportedModeError(
+            explain(
+                f"backend={backend!r}",
+                expected="a function from pb.from_julia",
+                got=f"the Python function {getattr(f, '__name__', f)!r}",
+                fix="Python functions cannot be lowered to Julia yet: write it in Julia with "
+                'pb.from_julia("x -> ..."), or use backend="jax" or "finite".',
+            )
+        )
+    return backend
+
+
+def _julia() -> Any:
+    from .julia import _derivatives
+
+    return _derivatives
+
+
+def _numbers(args: tuple[Any, ...], argnums: Argnums) -> tuple[int, ...]:
+    """Check `argnums` against the arguments; make a tuple of non-negative numbers."""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for n in numbers:
+        if not isinstance(n, int) or not -len(args) <= n < len(args):
+            raise ArgumentValueError(
+                explain(
+                    "argnums",
+                    expected=f"numbers from 0 to {len(args) - 1}, since {len(args)} positional "
+                    "arguments were given",
+                    got=repr(argnums),
+                    fix="Count the positional arguments from 0.",
+                )
+            )
+    return tuple(n % len(args) for n in numbers)
+
+
+def _checked(transformed: Callable[..., Any], f: Any, argnums: Argnums) -> Callable[..., Any]:
+    """Let every system complain about `argnums` in the same words."""
+
+    @functools.wraps(f)
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        _numbers(args, argnums)
+        return transformed(*args, **kwargs)
+
+    return compute
+
+
+def _no_keywords(kwargs: dict[str, Any]) -> None:
+    if kwargs:
+        raise ArgumentTypeError(
+            explain(
+                "a function from pb.from_julia",
+                expected="positional arguments only",
+                got=f"the keyword arguments {sorted(kwargs)}",
+                fix="Write the Julia function with positional arguments.",
+            )
+        )
+
+
+def _convert(f: Any) -> Any:
+    return _finite.as_given if isinstance(f, JuliaFunction) else _finite.as_jax
+
+
+def _finite_gradient(
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    numbers: tuple[int, ...],
+    has_aux: bool,
+    kwargs: dict[str, Any],
+) -> tuple[Any, tuple[Any, ...]]:
+    aux: Any = None
+    first = True
+
+    def scalar(*xs: Any) -> Any:
+        nonlocal aux, first
+        out = f(*xs, **kwargs)
+        if not has_aux:
+            return out
+        value, extra = out
+        if first:  # the first call is at the point itself
+            aux, first = extra, False
+        return value
+
+    found = _finite.finite_gradient(scalar, args, numbers, convert=_convert(f))
+    gradients = tuple(
+        jax.tree_util.tree_map(_as_argument, found.derivative[i], args[n])
+        for i, n in enumerate(numbers)
+    )
+    value = _narrow(found.value, args)
+    return ((value, aux) if has_aux else value), gradients
+
+
+def _as_argument(derivative: np.ndarray, x: Any) -> Any:
+    """Give a derivative the argument's dtype and kind of array."""
+    dtype = x.dtype if hasattr(x, "dtype") else jax.dtypes.canonicalize_dtype(np.result_type(x))
+    narrow = np.asarray(derivative).astype(dtype)
+    return jax.numpy.asarray(narrow) if not isinstance(x, np.ndarray) else narrow
+
+
+def _narrow(tree: Any, args: Any) -> Any:
+    """Bring results from float64 to the precision of the arguments."""
+    leaves = [x for x in jax.tree_util.tree_leaves(args)]
+    wants_numpy = all(isinstance(x, np.ndarray | np.generic) for x in leaves)
+    dtypes = [
+        x.dtype if hasattr(x, "dtype") else jax.dtypes.canonicalize_dtype(np.result_type(x))
+        for x in leaves
+    ]
+    inexact = [d for d in dtypes if np.issubdtype(d, np.inexact)]
+
+    def one(x: Any) -> Any:
+        x = np.asarray(x)
+        if np.issubdtype(x.dtype, np.inexact) and inexact:
+            real = np.result_type(*inexact)
+            x = x.astype(np.result_type(real, np.complex64) if x.dtype.kind == "c" else real)
+        return x if wants_numpy else jax.numpy.asarray(x)
+
+    return jax.tree_util.tree_map(one, tree)

@@ -1,0 +1,74 @@
+# A package that PyBridge has no eyes for.
+module ReverseDiff
+struct TrackedReal <: Real
+    value::Float64
+end
+end
+
+# A rule runs on plain values, so the question has no other answer there.
+const ASKED = Ref(true)
+with_rule(x) = (ASKED[] = within_gradient(x); 2x)
+function PyBridge.ChainRulesCore.rrule(::typeof(with_rule), x)
+    return with_rule(x), ȳ -> (PyBridge.ChainRulesCore.NoTangent(), 2ȳ)
+end
+
+@testset "detection" begin
+    branch(x) = PyBridge.cond(within_gradient(x), x -> 10x, x -> x, x)
+
+    @testset "plain values answer false" begin
+        for x in (1, 1.0, [1.0], (1.0, [2.0]), (a=1.0,), Dict(:a => 1.0), [[1.0], [2.0]], nothing,
+            "text", Any[1.0, [2.0]], Real[1, 2.0])
+            @test within_gradient(x) === false
+        end
+        @test is_differentiating() === false
+        @test is_differentiating(1.0, [2.0]) === false
+        @test branch(2.0) == 2.0
+    end
+
+    @testset "$system" for system in SYSTEMS
+        @test value_and_gradient(system, branch, 2.0) == (20.0, (10.0,))
+        @test value_and_gradient(system, x -> sum(branch(x)), [1.0, 2.0]) == (30.0, ([10.0, 10.0],))
+        both(x, y) = PyBridge.cond(is_differentiating(x, y), (x, y) -> x * y, (x, y) -> x + y, x, y)
+        @test value_and_gradient(system, both, 2.0, 5.0) == (10.0, (5.0, 2.0))
+        tuples(x) = PyBridge.cond(within_gradient((x, [1.0])), abs2, identity, x)
+        @test value_and_gradient(system, tuples, 3.0) == (9.0, (6.0,))
+    end
+
+    @testset "systems that read values answer per value" begin
+        for system in (:forwarddiff, :tracker)
+            b(w, x) = (within_gradient(w) ? 10 : 1) * (within_gradient(x) ? 100 : 1) * w * x
+            value, (slope,) = PyBridge.value_and_gradient(
+                PyBridge.BACKENDS[system], b, (2.0, 3.0), Val((1,)))
+            @test (value, slope) == (60.0, 30.0)
+        end
+    end
+
+    @testset "Tracker's numbers, arrays and arrays of numbers" begin
+        x = Tracker.param(2.0)
+        @test within_gradient(x)
+        @test within_gradient([x, x])
+        @test within_gradient(Tracker.param([1.0]))
+        @test within_gradient(Any[1.0, x])
+    end
+
+    @testset "agrees with NNlib where NNlib answers" begin
+        nnlib(x) = NNlib.within_gradient(x) ? 10x : x
+        ours(x) = within_gradient(x) ? 10x : x
+        for system in (:zygote, :forwarddiff)
+            @test value_and_gradient(system, nnlib, 2.0) == value_and_gradient(system, ours, 2.0)
+        end
+    end
+
+    @testset "a system that cannot be seen is an error" begin
+        @test_throws PyBridge.DetectionError within_gradient(ReverseDiff.TrackedReal(1.0))
+        @test_throws PyBridge.DetectionError within_gradient([ReverseDiff.TrackedReal(1.0)])
+        message = sprint(showerror, PyBridge.DetectionError(Float64, :ReverseDiff))
+        @test occursin("ReverseDiff", message) && occursin("Zygote", message)
+    end
+
+    @testset "false inside a user's own rule" begin
+        ASKED[] = true
+        @test value_and_gradient(:zygote, with_rule, 1.0) == (2.0, (2.0,))
+        @test ASKED[] === false
+    end
+end

@@ -1,0 +1,20 @@
+@testset "formalities" begin
+    @test isempty(detect_ambiguities(PyBridge; recursive=true))
+    @test isempty(detect_unbound_args(PyBridge; recursive=true))
+
+    @testset "public names have docstrings" begin
+        public = (names(PyBridge)..., :cond, :switch, :value_and_gradient, :pullback, :pushforward,
+            :jacobian, :hessian)
+        for name in public
+            @test haskey(Base.Docs.meta(PyBridge), Base.Docs.Binding(PyBridge, name))
+        end
+    end
+
+    # Aqua where it can be had; it is no dependency.
+    if Base.find_package("Aqua") !== nothing
+        Aqua = Base.require(Main, :Aqua)
+        Base.invokelatest(Aqua.test_all, PyBridge; ambiguities=false, deps_compat=false)
+    else
+        @info "Aqua is not installed: its checks did not run"
+    end
+end

@@ -1,0 +1,35 @@
+"""Run PyBridge's own tests, which are Julia's."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from pybridge.julia._environments import entries, folder
+from pybridge.julia._session import session
+
+
+def test_pybridge_jl():
+    started = session()
+    systems = [package for package in entries() if package != "Flux"]
+    for package in systems:
+        started.require(package)
+    folders = [folder(p, started.project, started.julia_version) for p in systems]
+    command = [
+        started.executable,
+        f"--project={started.project}",
+        "--startup-file=no",
+        "--color=no",
+        str(Path(__file__).with_name("runtests.jl")),
+        *map(str, folders),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    report = done.stdout[-8000:] + done.stderr[-8000:]
+    counts = re.search(r"^PyBridge +\| +(\d+)", done.stdout, re.MULTILINE)
+    assert done.returncode == 0, report
+    assert counts is not None, report
+    # The count is what tells a run of everything from a run of nothing.
+    print(f"\nPyBridge.jl: {counts[1]} Julia tests passed", file=sys.__stdout__)
+    assert int(counts[1]) > 200, report

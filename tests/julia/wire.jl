@@ -1,0 +1,51 @@
+@testset "wire" begin
+    @testset "specs" begin
+        @test PyBridge.parse_spec("(f8:2,{a=f4:0,b=(n,i8:1)})", false) ===
+              (PyBridge.LeafSpec{Float64,2,false}(),
+            (a=PyBridge.LeafSpec{Float32,0,false}(),
+                b=(PyBridge.NothingSpec(), PyBridge.LeafSpec{Int64,1,false}())))
+        @test PyBridge.parse_spec("()", true) === ()
+        types = Tuple{Float64,@NamedTuple{x::Matrix{Float32}, y::Nothing},Tuple{},Vector{Bool}}
+        @test PyBridge.spec_text(types) == "(f8:0,{x=f4:2,y=n},(),b1:1)"
+    end
+
+    # Row-major memory, as NumPy has it, through decode and copy_out.
+    function roundtrip(memory, shape, spec, reversed)
+        out = similar(memory)
+        input, output = Int64[pointer(memory), shape...], Int64[pointer(out)]
+        GC.@preserve memory out input output begin
+            x = PyBridge.decode(PyBridge.parse_spec(spec, reversed),
+                PyBridge.Cursor(pointer(input)))
+            PyBridge.copy_out(x, PyBridge.Cursor(pointer(output)), reversed)
+        end
+        return x, out
+    end
+
+    memory = collect(1.0:6.0)
+    x, out = roundtrip(memory, (2, 3), "f8:2", false)
+    @test x == [1.0 2.0 3.0; 4.0 5.0 6.0]   # A[i, j] is the same element on both sides
+    @test out == memory
+    x, out = roundtrip(memory, (2, 3), "f8:2", true)
+    @test size(x) == (3, 2) && vec(x) == memory
+    @test out == memory
+    x[1] = 100.0
+    @test memory[1] == 1.0
+
+    @testset "results" begin
+        @test PyBridge.sendable([1.0 2.0]') isa Matrix{Float64}
+        @test PyBridge.sendable(Real[1, 2.0]) == [1.0, 2.0]
+        @test PyBridge.sendable(1:3) == [1, 2, 3]
+        @test PyBridge.sendable(BitVector([1, 0])) isa Vector{Bool}
+        for value in ("text", :symbol, big(1.0), sin, [1.0, "a"], Dict(1 => 2))
+            @test_throws PyBridge.UnsupportedValueError PyBridge.sendable(value)
+        end
+    end
+
+    @testset "sources" begin
+        @test PyBridge.evaluate("x -> 2x")(3) == 6
+        @test PyBridge.evaluate("relu")(-1.0) == 0.0
+        @test PyBridge.evaluate("begin h(x) = x + 1; h end")(1) == 2
+        @test_throws PyBridge.NotCallableError PyBridge.evaluate("3")
+        @test_throws PyBridge.NotCallableError PyBridge.evaluate("")
+    end
+end

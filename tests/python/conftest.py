@@ -1,0 +1,78 @@
+"""Fixtures of the tests that need no Julia."""
+
+import os
+import zlib
+
+# Before JAX is imported: the tests of shard_map want several devices.
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+)
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import pytest
+
+
+def unchanged(function):
+    return function
+
+
+@pytest.fixture(params=[unchanged, jax.jit], ids=["eager", "jit"])
+def maybe_jit(request):
+    """Run the test twice: with the identity and with `jax.jit` to wrap functions in."""
+    return request.param
+
+
+@pytest.fixture
+def x64():
+    """Switch double precision on for one test."""
+    yield from _with_x64(True)
+
+
+@pytest.fixture(params=[False, True], ids=["x32", "x64"])
+def both_precisions(request):
+    """Run the test in single and in double precision; the value says which."""
+    yield from _with_x64(request.param)
+
+
+def _with_x64(enabled):
+    before = jax.config.read("jax_enable_x64")
+    jax.config.update("jax_enable_x64", enabled)
+    yield enabled
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.fixture(autouse=True)
+def strict_promotion():
+    """Let no implicit conversion hide in pybridge's own code."""
+    with jax.numpy_dtype_promotion("strict"):
+        yield
+
+
+@pytest.fixture
+def key(request):
+    """Return a PRNG key of the test's own, printed so that a failure can be repeated."""
+    seed = int(os.environ.get("PYBRIDGE_TEST_SEED", zlib.crc32(request.node.name.encode())))
+    print(f"PYBRIDGE_TEST_SEED={seed}")
+    return jax.random.key(seed)
+
+
+@pytest.fixture
+def mesh():
+    """Return a mesh of four devices with one axis, "i"."""
+    return jax.make_mesh((4,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+
+
+@pytest.fixture
+def count_traces():
+    """Return a decorator; the decorated function counts its calls in `.traces`."""
+
+    def decorate(function):
+        def counted(*args):
+            counted.traces += 1
+            return function(*args)
+
+        counted.traces = 0
+        return counted
+
+    return decorate

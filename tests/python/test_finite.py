@@ -1,0 +1,261 @@
+"""Finite differences against derivatives that are known in closed form."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pybridge._errors import ArgumentTypeError
+from pybridge._finite import (
+    as_given,
+    finite_gradient,
+    finite_hessian,
+    finite_jacobian,
+    finite_jvp,
+    finite_slopes,
+)
+
+SMOOTH = {
+    "sin": (jnp.sin, np.cos, 0.7),
+    "exp": (jnp.exp, np.exp, 1.3),
+    "steep exp": (lambda x: jnp.exp(50 * x), lambda x: 50 * np.exp(50 * x), 0.1),
+    "fast sine": (lambda x: jnp.sin(1e4 * x), lambda x: 1e4 * np.cos(1e4 * x), 0.3),
+    "log near its edge": (jnp.log, lambda x: 1 / x, 1e-6),
+    "log far out": (jnp.log, lambda x: 1 / x, 1e8),
+    "pole": (lambda x: 1 / x, lambda x: -1 / x**2, -0.02),
+    "power of a large number": (lambda x: x**3, lambda x: 3 * x**2, 1e5),
+    "constant": (lambda x: 0 * x + 3.0, lambda x: 0.0, 2.0),
+    "small numbers": (jnp.square, lambda x: 2 * x, 1e-10),
+    "step nearby": (lambda x: jnp.where(x > 0.101, 5.0, x), lambda x: 1.0, 0.1),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_smooth_functions(name):
+    f, slope, x = SMOOTH[name]
+    value, derivative, error = finite_gradient(f, (x,))
+    assert value == pytest.approx(float(f(x)), rel=1e-4)
+    assert derivative == pytest.approx(slope(x), rel=1e-8, abs=1e-10)
+    assert abs(derivative - slope(x)) <= 10 * error + 1e-12
+    assert derivative.dtype == error.dtype == np.float64
+
+
+@given(
+    st.lists(st.floats(-5, 5), min_size=1, max_size=6),
+    st.floats(-3, 3),
+)
+@settings(max_examples=30, deadline=None)
+def test_polynomials(coefficients, x):
+    poly = np.polynomial.Polynomial(coefficients)
+    _, derivative, error = finite_gradient(lambda v: poly(np.asarray(v)), (x,))
+    assert derivative == pytest.approx(poly.deriv()(x), rel=1e-9, abs=1e-9)
+    assert error <= 1e-8 * (1 + abs(derivative))
+
+
+@given(st.floats(-2, 2), st.floats(-2, 2), st.floats(-2, 2))
+@settings(max_examples=20, deadline=None)
+def test_jvp_is_linear_in_the_tangent(x, v, w):
+    def f(a):
+        return jnp.stack([jnp.sin(a), a**2])
+
+    one = finite_jvp(f, (x,), (v,)).derivative
+    two = finite_jvp(f, (x,), (w,)).derivative
+    both = finite_jvp(f, (x,), (v + w,)).derivative
+    np.testing.assert_allclose(both, one + two, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("length", [0.0, 5e-324, 1e-200, 1e200, math.nan])
+def test_tangents_of_any_length(length):
+    result = finite_jvp(jnp.sin, (0.5,), (length,))
+    assert result.derivative == pytest.approx(length * math.cos(0.5), nan_ok=True)
+
+
+def test_x32_callers_get_float64_digits():
+    assert not jax.config.read("jax_enable_x64")
+    x = np.linspace(0.1, 1, 4, dtype=np.float32)
+    weight = jnp.float32(0.5)
+    _, derivative, error = finite_gradient(lambda v: jnp.sum(jnp.tanh(weight * v)), (x,))
+    exact = 0.5 / np.cosh(0.5 * x.astype(float)) ** 2
+    np.testing.assert_allclose(derivative, exact, rtol=1e-9)
+    assert np.all(error < 1e-9)
+    assert not jax.config.read("jax_enable_x64")
+
+
+def test_strict_promotion_of_the_caller_does_not_matter():
+    weight = jnp.float32(2.0)
+    with jax.numpy_dtype_promotion("strict"):
+        result = finite_gradient(lambda v: jnp.sum(weight * v), (np.ones(2, np.float32),))
+    np.testing.assert_allclose(result.derivative, [2.0, 2.0])
+
+
+def test_trees_and_argnums():
+    tree = {"w": np.array([[1.0, 2.0], [3.0, 4.0]]), "n": 3, "b": (0.5,)}
+
+    def f(p, x):
+        return jnp.sum(p["w"] @ x) * p["n"] + p["b"][0] ** 2
+
+    x = np.array([1.0, -1.0])
+    value, (dx,), _ = finite_gradient(f, (tree, x), argnums=(1,))
+    np.testing.assert_allclose(dx, 3 * tree["w"].sum(0))
+    assert value == pytest.approx(-5.75)
+    _, tangent, _ = finite_jvp(
+        lambda p: {"out": p["w"].sum() + p["b"][0], "count": p["n"]},
+        (tree,),
+        ({"w": np.ones((2, 2)), "n": None, "b": (10.0,)},),
+    )
+    assert tangent["out"] == pytest.approx(14.0)
+    assert tangent["count"] == 0.0
+
+
+def test_jacobian_has_output_shape_then_input_shape():
+    a, b = np.array([[1.0, 2.0, 3.0]]), 0.5
+
+    def f(a, b):
+        return {"y": jnp.sin(a[0]) * b, "z": b**2}
+
+    jacobian = finite_jacobian(f, (a, b), argnums=(0, 1)).derivative
+    expected = jax.jacobian(f, argnums=(0, 1))(a, b)
+    shapes = jax.tree.map(np.shape, expected)
+    assert jax.tree.map(np.shape, jacobian) == shapes
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5), jacobian, expected
+    )
+
+
+def test_hessian():
+    def f(a, b):
+        return jnp.sum(jnp.sin(a) * b) + a[0] * a[1] * b**3
+
+    a, b = np.array([0.3, 0.7]), np.float64(1.1)
+    hessian = finite_hessian(f, (a, b), argnums=(0, 1))
+    sin, cos = np.sin(a), np.cos(a)
+    aa = np.diag(-sin * b) + np.array([[0, b**3], [b**3, 0]])
+    ab = cos + 3 * b**2 * a[::-1]
+    bb = 6 * b * a[0] * a[1]
+    np.testing.assert_allclose(hessian[0][0], aa, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(hessian[0][1], ab, rtol=1e-7)
+    np.testing.assert_allclose(hessian[1][0], ab, rtol=1e-7)
+    np.testing.assert_allclose(hessian[1][1], bb, rtol=1e-7)
+
+
+def test_hessian_of_several_outputs_matches_jax():
+    def f(x):
+        return (x**2, {"s": jnp.prod(x)})
+
+    x = np.array([1.0, 2.0, 3.0])
+    expected = jax.hessian(f)(x)
+    result = finite_hessian(f, (x,))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), result, expected)
+
+
+def test_complex_inputs_follow_jax():
+    z = np.array([1.0 + 2.0j, -0.5j])
+
+    def f(z):
+        return jnp.sum(jnp.abs(z) ** 2 + jnp.real(z**3))
+
+    _, derivative, _ = finite_gradient(f, (z,))
+    np.testing.assert_allclose(derivative, jax.grad(f)(z), rtol=1e-5)
+    tangent = finite_jvp(lambda z: z**2, (z,), (np.array([1j, 1.0]),)).derivative
+    np.testing.assert_allclose(tangent, 2 * z * np.array([1j, 1.0]), rtol=1e-8)
+
+
+KINKS = {
+    "relu": (lambda x: jnp.maximum(x, 0), 0.0, 0.0, 1.0),
+    "abs": (jnp.abs, 0.0, -1.0, 1.0),
+    "max at a tie": (lambda x: jnp.maximum(2 * x, x**2), 2.0, 2.0, 4.0),
+    "square root's edge": (jnp.sqrt, 0.0, math.nan, math.inf),
+    "power 1.5's edge": (lambda x: x**1.5, 0.0, math.nan, 0.0),
+    "power 1.1's edge": (lambda x: 3 * x + x**1.1, 0.0, math.nan, 3.0),
+    "cube root": (jnp.cbrt, 0.0, math.inf, math.inf),
+    "cusp": (lambda x: jnp.sqrt(jnp.abs(x)), 0.0, -math.inf, math.inf),
+    "entropy": (lambda x: jnp.where(x > 0, x * jnp.log(x), 0), 0.0, 0.0, -math.inf),
+    "jump": (lambda x: jnp.where(x >= 0, 1.0, 0.0), 0.0, math.inf, 0.0),
+    "smooth": (jnp.sin, 0.5, math.cos(0.5), math.cos(0.5)),
+}
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_slopes_from_each_side(name):
+    f, x, left, right = KINKS[name]
+    result = finite_slopes(f, (x,), (1.0,))
+    assert result.left == pytest.approx(left, abs=1e-4, nan_ok=True)
+    assert result.right == pytest.approx(right, abs=1e-4, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "derivative", "error"),
+    [
+        ("relu", 0.5, 0.5),
+        ("abs", 0.0, 1.0),
+        ("max at a tie", 3.0, 1.0),
+        ("square root's edge", math.inf, math.inf),
+        ("power 1.5's edge", 0.0, 0.0),
+        ("cube root", math.inf, math.inf),
+        ("cusp", math.nan, math.inf),
+        ("entropy", math.nan, math.inf),
+        ("jump", math.nan, math.inf),
+    ],
+)
+def test_a_kink_shows_in_the_error(name, derivative, error):
+    f, x, _, _ = KINKS[name]
+    result = finite_gradient(f, (x,))
+    assert result.derivative == pytest.approx(derivative, abs=1e-4, nan_ok=True)
+    assert result.error == pytest.approx(error, abs=1e-3)
+
+
+def test_functions_that_raise_outside_their_domain():
+    value, derivative, _ = finite_gradient(math.log, (1e-3,), convert=as_given)
+    assert value == pytest.approx(math.log(1e-3))
+    assert derivative == pytest.approx(1e3, rel=1e-8)
+
+
+def test_an_error_at_the_point_itself_is_raised():
+    with pytest.raises(ValueError, match=r"domain|positive"):
+        finite_gradient(math.log, (-1.0,), convert=as_given)
+
+
+def test_as_given_keeps_the_kind():
+    kinds = []
+
+    def f(*args):
+        kinds.append([type(a) for a in args])
+        return args[0] * 1.0
+
+    finite_gradient(f, (1.0, np.ones(2), jnp.ones(2), 3), convert=as_given)
+    one = kinds[0]
+    assert one[0] is float and one[1] is np.ndarray and one[3] is int
+    assert issubclass(one[2], jax.Array)
+
+
+@pytest.mark.parametrize("x", [math.nan, math.inf, -math.inf])
+def test_not_finite_inputs_pass_through(x):
+    result = finite_gradient(lambda v: v**2, (x,))
+    assert np.isnan(result.derivative)
+    assert np.isinf(result.error)
+
+
+def test_empty_arrays():
+    result = finite_gradient(lambda x: jnp.sum(x), (np.zeros((0, 3)),))
+    assert result.derivative.shape == (0, 3)
+    jacobian = finite_jacobian(lambda x: 2 * x, (np.zeros((0, 3)),)).derivative
+    assert jacobian.shape == (0, 3, 0, 3)
+    assert finite_hessian(lambda x: jnp.sum(x), (np.zeros(0),)).shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: finite_gradient(lambda x: x, (3,)), "got int"),
+        (lambda: finite_gradient(lambda x: x, (np.ones(2),)), "one real scalar"),
+        (lambda: finite_gradient(lambda x: x, (1j,)), "one real scalar"),
+        (lambda: finite_jacobian(lambda x: x, (1j,)), "real floating-point"),
+    ],
+)
+def test_errors_say_what_to_do(call, message):
+    with pytest.raises(ArgumentTypeError, match=message):
+        call()
