@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._backends import NAMES
 from ._errors import ArgumentValueError, BridgeError
+from ._version import package_version
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +47,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="pybridge",
         description="Ask AD systems of two languages the same questions.",
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument(
+        "--version", action="version", version=f"pybridge {package_version()}"
+    )
     commands = parser.add_subparsers(required=True, metavar="command")
 
     check = commands.add_parser(
@@ -101,14 +104,15 @@ def _check(options: argparse.Namespace) -> int:
     if options.list:
         _list_scenarios(scenarios)
         return OK
-    # Progress goes to stderr, so that stdout can be a file. No spinner while Julia starts:
-    # Pkg shows its own progress there.
+    # Progress goes to stderr, that of juliapkg as well, so that stdout can be a file. No
+    # spinner while Julia starts: Pkg shows its own progress there.
     progress = _console(stderr=True)
     systems = []
     for name in dict.fromkeys(options.backend or NAMES):
         if progress.is_terminal:
             progress.print(f"making {name} ready", style="dim")
-        systems.append(prepare(name))
+        with contextlib.redirect_stdout(sys.stderr):
+            systems.append(prepare(name))
     with progress.status("asking", spinner="dots") as status:
         run = run_scenarios(scenarios, systems, status.update)
     if options.html is not None:
@@ -150,7 +154,7 @@ def _list_scenarios(scenarios: Sequence[Any]) -> None:
 def _doctor(options: argparse.Namespace) -> int:
     from .julia.doctor import collect
 
-    with _console(stderr=True).status("asking Julia", spinner="dots"):
+    with contextlib.redirect_stdout(sys.stderr):
         sections = collect()
     if options.json:
         print(
@@ -170,12 +174,11 @@ def _print_sections(sections: dict[str, Any]) -> None:
 
     console = _console()
     for title, rows in sections.items():
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+        table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
-        table.add_column(style="dim", overflow="fold")
         for label, value, note in rows:
-            table.add_row(escape(f"  {label}"), escape(value), escape(note))
+            table.add_row(escape(f"  {label}"), f"{escape(value)}  [dim]{escape(note)}[/]")
         console.print(f"[bold]{escape(title)}[/]")
         console.print(table, "", highlight=False)
 
@@ -194,10 +197,3 @@ def _console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=stderr)
-
-
-def _version() -> str:
-    try:
-        return f"pybridge {version('pybridge')}"
-    except PackageNotFoundError:
-        return "pybridge (not installed)"

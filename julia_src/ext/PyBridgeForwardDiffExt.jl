@@ -16,6 +16,9 @@ function PyBridge.pushforward(b::ForwardDiffBackend, f, args::Tuple, tangents::T
     return PyBridge.maptree(primal, y), PyBridge.maptree(tangent, y)
 end
 
+PyBridge.primal(x::Dual) = PyBridge.primal(ForwardDiff.value(x))
+PyBridge.primal(x::AbstractArray{<:Dual}) = map(PyBridge.primal, x)
+
 dual(x::Union{Integer,AbstractArray{<:Integer}}, ẋ) = x
 dual(x, ẋ) = Dual{ForwardDiff.Tag{PushforwardTag,eltype(x)}}.(x, ẋ)
 

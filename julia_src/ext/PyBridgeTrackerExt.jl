@@ -14,6 +14,9 @@ PyBridge.within_gradient(::TrackedReal) = true
 PyBridge.within_gradient(::TrackedArray) = true
 PyBridge.within_gradient(::AbstractArray{<:TrackedReal}) = true
 
+PyBridge.primal(x::Union{TrackedReal,TrackedArray}) = Tracker.data(x)
+PyBridge.primal(x::AbstractArray{<:TrackedReal}) = map(Tracker.data, x)
+
 function PyBridge.cond(pred::AbstractArray{Bool}, f, g, x::Tracked, xs...)
     PyBridge.check_elementwise(pred, (x, xs...))
     operands = map(x -> PyBridge.elements(x, pred), (x, xs...))

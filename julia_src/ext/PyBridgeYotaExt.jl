@@ -33,6 +33,9 @@ function walk_back(tape, ȳ)
 end
 
 function value_and_back(f, args...)
+    # A function that is a primitive itself has nothing inside that could be traced.
+    rule = ChainRulesCore.rrule(Yota.YOTA_RULE_CONFIG, f, args...)
+    rule === nothing || return rule
     tape = traced(f, args...)
     y = tape[tape.result].val
     fresh = Ref(true)

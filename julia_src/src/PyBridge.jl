@@ -10,8 +10,8 @@ same as in Python.
 """
 module PyBridge
 
-using ChainRulesCore: ChainRulesCore, AbstractZero, HasForwardsMode, HasReverseMode,
-    NoTangent, RuleConfig, Tangent, ZeroTangent, frule_via_ad, rrule_via_ad, unthunk
+using ChainRulesCore: ChainRulesCore, AbstractZero, HasReverseMode, NoTangent,
+    RuleConfig, Tangent, ZeroTangent, rrule_via_ad, unthunk
 using NNlib: NNlib
 using PrecompileTools: @compile_workload, @setup_workload
 
@@ -29,7 +29,8 @@ export DetectionError, is_differentiating, within_gradient
 
 # `cond` is no export: LinearAlgebra has one. It and the rest are public all the same.
 @static if VERSION >= v"1.11"
-    eval(Meta.parse("public cond, switch, value_and_gradient, pushforward, jacobian, hessian"))
+    eval(Meta.parse("public cond, switch, primal, value_and_gradient, pullback, " *
+                    "pushforward, jacobian, hessian"))
 end
 
 end

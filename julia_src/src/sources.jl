@@ -16,6 +16,10 @@ function Base.showerror(io::IO, e::NotCallableError)
         "\"x -> sum(abs2, x)\", got ", e.summary, ".")
 end
 
+# An anonymous module is collected when nothing names it, and with it the types of the functions
+# that were made in it: Julia's collector does not follow an object to its type.
+const SANDBOXES = Module[]
+
 """
     evaluate(source) -> callable
 
@@ -24,6 +28,7 @@ last value, which has to be callable.
 """
 function evaluate(source::AbstractString)
     sandbox = Module(gensym(:julia_source))
+    push!(SANDBOXES, sandbox)
     Core.eval(sandbox, quote
         const PyBridge = $PyBridge
         const NNlib = $NNlib
@@ -49,16 +54,19 @@ function describe_error(exception, backtrace)
         exception = exception.error
     end
     frames = filter(is_users, stacktrace(backtrace))
-    lines = unique!(["  $(f.func) at $(f.file):$(f.line)" for f in frames])
+    lines = unique!(["  $(f.func) at $(source_file(f)):$(f.line)" for f in frames])
     message = sprint(showerror, exception; context=:limit => true)
     return string(nameof(typeof(exception))), message, join(first(lines, 12), '\n')
 end
 
+# Julia puts "./" before a name without a folder.
+source_file(frame) = chopprefix(String(frame.file), joinpath(".", ""))
+
 function is_users(frame)
     frame.from_c && return false
-    file = String(frame.file)
+    file = source_file(frame)
     file == SOURCE_NAME && return true
-    isabspath(file) || return false   # Base's own files are relative
+    isabspath(file) || return false   # Base's own files, such as math.jl
     foreign = (pkgdir(PyBridge), Sys.STDLIB, dirname(Sys.BINDIR),
         map(depot -> joinpath(depot, "packages"), DEPOT_PATH)...)
     return !any(root -> startswith(file, root), foreign)

@@ -97,18 +97,17 @@ end
 Turn a result into leaves that can be copied out: plain numbers and `Array`s.
 """
 sendable(x::Branch) = map(sendable, x)
-sendable(x::Nothing) = nothing
+sendable(x::Union{Nothing,AbstractZero}) = nothing
 sendable(x::Wired) = x
-sendable(x::Array{<:Wired}) = x
-sendable(x::AbstractZero) = nothing
-sendable(x::AbstractArray) = sendable_array(collect(x), x)
+sendable(x::AbstractArray) = sendable_array(x isa Array ? x : collect(x))
 sendable(x) = throw(UnsupportedValueError(typeof(x)))
-sendable_array(collected::Array{<:Wired}, x) = collected
-function sendable_array(collected::Array, x)
-    # An abstract element type, as in Real[1, 2.0], narrows to what is in there.
-    narrow = isempty(collected) ? collected : identity.(collected)
-    narrow isa Array{<:Wired} || throw(UnsupportedValueError(typeof(x)))
-    return narrow
+
+function sendable_array(x::Array{T}) where {T}
+    isconcretetype(T) && T <: Wired && return x
+    # An abstract element type, as in Real[1, 2.0], becomes the one that holds all elements.
+    S = mapreduce(typeof, promote_type, x; init=Union{})
+    S <: Wired && S !== Union{} || throw(UnsupportedValueError(typeof(x)))
+    return convert(Array{S}, x)
 end
 
 "Write the spec of a result's type."

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
+from .._version import package_version
 from ._runner import Answer, Run
 from ._scenarios import Scenario
 from ._words import BESIDE, MEANINGS, SYMBOLS, absences, cell, groups, join, notes, summary
@@ -24,7 +24,7 @@ def to_json(run: Run) -> str:
         `systems` and `scenarios`; each scenario has `expected` and `answers` by system.
     """
     document = {
-        "pybridge": version("pybridge"),
+        "pybridge": package_version(),
         "ok": run.ok,
         "summary": dict(run.counts()),
         "systems": [
@@ -57,14 +57,11 @@ def to_markdown(run: Run) -> str:
     used = [status for status in MEANINGS if run.counts()[status]]
     legend = ", ".join(f"{SYMBOLS[status]} {MEANINGS[status]}" for status in used)
     lines += ["", f"{legend}. {BESIDE}"]
-    for system in run.systems:
-        found = notes(run, system)
-        if found:
-            lines += ["", f"**{system.name}** ({system.package} {system.version})", ""]
-        for note in found:
-            where = ", ".join(f"`{name}`" for name in note.scenarios)
-            mode = f" ({note.mode})" if note.mode else ""
-            lines.append(f"- {SYMBOLS[note.status]} {where}{mode}: {_escape(note.reason)}")
+    lines.append("")
+    for note in notes(run):
+        where = ", ".join(f"`{name}`" for name in note.scenarios)
+        who = ", ".join(note.systems)
+        lines.append(f"- {SYMBOLS[note.status]} {where} - {who}: {_escape(note.reason)}")
     for systems, reason in absences(run):
         first = reason.splitlines()[0]
         lines += ["", f"**{join(systems)}**: absent. {_escape(first)}"]
@@ -125,7 +122,9 @@ def _row(*cells: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Keep Markdown from reading numbers and operators as markup."""
-    for character in "\\|*_<":
-        text = text.replace(character, f"\\{character}")
-    return text.replace("\n", " ")
+    """Keep Markdown from reading numbers and operators as markup, outside of `code`."""
+    parts = text.replace("\n", " ").split("`")
+    for i in range(0, len(parts), 2):
+        for character in "\\|*_<":
+            parts[i] = parts[i].replace(character, f"\\{character}")
+    return "`".join(parts)

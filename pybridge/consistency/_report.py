@@ -39,6 +39,7 @@ STYLES = {
 # From this width on there is room for the scenarios' titles.
 _WIDE = 130
 _TITLE_WIDTH = 48
+_CELL_WIDTH = 16
 
 
 def print_report(run: Run, console: Console, *, verbose: bool = False) -> None:
@@ -49,7 +50,8 @@ def print_report(run: Run, console: Console, *, verbose: bool = False) -> None:
         console: a rich console.
         verbose: every scenario with its sources and every answer with its numbers.
     """
-    console.print(_table(run, console.width), _legend(run), "", sep="\n", highlight=False)
+    parts = _table(run, console.width), "", _legend(run), ""
+    console.print(*parts, sep="\n", highlight=False)
     if verbose:
         _print_details(run, console)
     _print_notes(run, console)
@@ -69,10 +71,13 @@ def _table(run: Run, width: int) -> Table:
 
     titles = width >= _WIDE
     names = max(len(scenario.name) for scenario in run.scenarios) + 2
-    left = width - names - 3 - (_TITLE_WIDTH + 2 if titles else 0)
-    room = left // len(run.systems) - 2
+    # Each column costs two blanks, and each answer a symbol and a blank.
+    left = width - names - 1 - (_TITLE_WIDTH + 2 if titles else 0)
+    room = min(left // len(run.systems) - 4, _CELL_WIDTH)
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), header_style="bold")
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False, header_style="bold"
+    )
     table.add_column("scenario", no_wrap=True, min_width=names)
     if titles:
         table.add_column("", style="dim", max_width=_TITLE_WIDTH, no_wrap=True)
@@ -103,14 +108,13 @@ def _legend(run: Run) -> str:
 
 
 def _print_notes(run: Run, console: Console) -> None:
-    for system in run.systems:
-        rows: list[tuple[str, str]] = []
-        for note in notes(run, system):
-            mode = f" ({note.mode})" if note.mode else ""
-            where = f"[bold]{', '.join(note.scenarios)}[/]{mode}"
-            rows.append((note.status, f"{where}: {_plain(note.reason)}"))
-        if rows:
-            console.print(f"[bold]{system.name}[/]", _marked(rows), "", sep="\n")
+    rows = []
+    for note in notes(run):
+        where = f"[bold]{', '.join(note.scenarios)}[/]"
+        who = f"[italic]{', '.join(note.systems)}[/]"
+        rows.append((note.status, f"{where} - {who}: {_plain(note.reason)}"))
+    if rows:
+        console.print(_marked(rows), "", sep="\n", highlight=False)
 
 
 def _print_details(run: Run, console: Console) -> None:

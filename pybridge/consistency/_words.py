@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._backends import Backend
-from ._runner import STATUSES, Answer, ModeAnswer, Run
+from ._runner import BAD, STATUSES, Answer, ModeAnswer, Run
 from ._scenarios import Scenario
 
 SYMBOLS = {
@@ -24,7 +23,7 @@ SYMBOLS = {
 
 MEANINGS = {
     "right": "right",
-    "convention": "another convention, as good",
+    "convention": "a convention, no error",
     "known": "fails, as documented",
     "unsupported": "refuses, as documented",
     "wrong": "wrong",
@@ -61,19 +60,19 @@ _REPOSITORIES = {
 
 @dataclass(frozen=True)
 class Note:
-    """Why some answers of a system are not simply right.
+    """Why some answers are not simply right.
 
     Attributes:
         status: one of `STATUSES`.
         reason: one or two sentences.
-        scenarios: the names of the scenarios.
-        mode: the mode, where the system's other mode answers differently; else empty.
+        scenarios: the names of the scenarios that it is about.
+        systems: the names of the systems, with the mode where the other mode differs.
     """
 
     status: str
     reason: str
     scenarios: tuple[str, ...]
-    mode: str = ""
+    systems: tuple[str, ...]
 
 
 def sentence(text: str) -> str:
@@ -141,24 +140,25 @@ def describe(scenario: Scenario, mode: ModeAnswer) -> str:
     return f"{value}, {slope}"
 
 
-def notes(run: Run, system: Backend) -> list[Note]:
-    """Collect why answers of a system are not simply right, the worst first."""
-    found: dict[tuple[str, str, str], list[str]] = {}
+def notes(run: Run) -> list[Note]:
+    """Collect why answers are not simply right, the worst first, each reason once."""
+    found: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
     for scenario in run.scenarios:
-        answer = run.answers[scenario.name, system.name]
-        for mode in answer.modes:
-            if mode.status == "right":
-                continue
-            only = mode.mode if differs(answer) else ""
-            reason = mode.reason
-            if mode.status in ("wrong", "error"):
-                reason = "; ".join(filter(None, (describe(scenario, mode), mode.reason)))
-            names = found.setdefault((mode.status, only, sentence(reason)), [])
-            if scenario.name not in names:
-                names.append(scenario.name)
+        for answer in run.row(scenario):
+            for mode in answer.modes:
+                if mode.status == "right":
+                    continue
+                reason = mode.reason
+                if mode.status in BAD:
+                    told = describe(scenario, mode), mode.reason
+                    reason = "; ".join(filter(None, told))
+                label = answer.system + (f" ({mode.mode})" if differs(answer) else "")
+                names, systems = found.setdefault((mode.status, sentence(reason)), ({}, {}))
+                names[scenario.name] = systems[label] = None
     order = sorted(found.items(), key=lambda item: -STATUSES.index(item[0][0]))
     return [
-        Note(status, reason, tuple(names), mode) for (status, mode, reason), names in order
+        Note(status, reason, tuple(names), tuple(systems))
+        for (status, reason), (names, systems) in order
     ]
 
 

@@ -83,6 +83,8 @@ def jacobian(
     _check_inexact(args, numbers, "jacobian")
     result = _run(f, "jacobian", args, backend, numbers)
     value, matrix = result.raw()
+    if f.layout == "reversed":
+        matrix = matrix.T  # it crossed like every other array
     outputs, out_tree = jax.tree_util.tree_flatten(value)
     blocks, start = [], 0
     for y in outputs:
@@ -162,7 +164,10 @@ def _like(argument: Any, gradient: Any, wants_jax: bool | None = None) -> Any:
     leaves, treedef = jax.tree_util.tree_flatten(argument)
     found = jax.tree_util.tree_leaves(gradient)
     if wants_jax is not None:
-        found = [public(np.asarray(g), wants_jax and _is_inexact(x)) for x, g in zip(leaves, found, strict=True)]
+        found = [
+            public(np.asarray(g), wants_jax and _is_inexact(x))
+            for x, g in zip(leaves, found, strict=True)
+        ]
     return jax.tree_util.tree_unflatten(
         treedef,
         [

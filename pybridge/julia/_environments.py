@@ -69,7 +69,11 @@ def load(session: Session, package: str) -> str:
 def _install(session: Session, package: str, place: Path) -> None:
     """Make an environment, showing Pkg's progress on the terminal."""
     offline = bool(setting("PYBRIDGE_OFFLINE").value)
-    print(f"pybridge: installing {package} for Julia into {place}", file=sys.stderr, flush=True)
+    print(
+        f"pybridge: installing {package} for Julia into {place}",
+        file=sys.stderr,
+        flush=True,
+    )
     command = [
         session.executable,
         f"--project={session.project}",
@@ -84,7 +88,7 @@ def _install(session: Session, package: str, place: Path) -> None:
     if done.returncode:
         raise BackendNotLoadedError(
             f"{package} could not be installed (Julia's output is above; exit status "
-            f"{done.returncode}). With a network, try again; without one, see \"Offline use\" in "
+            f'{done.returncode}). With a network, try again; without one, see "Offline use" in '
             f"pybridge's documentation. The other AD systems are not affected."
         )
     (place / _DONE).touch()

@@ -160,5 +160,3 @@ class PullbackHandle:
 
 def _release_pullback(session_: Any, number: int) -> None:
     session_.post(lambda library: library.request("release_pullback", number))
-
-

@@ -15,7 +15,22 @@ import numpy as np
 from .._errors import ArgumentTypeError, UnsupportedModeError, explain
 
 # The dtypes that cross, by NumPy's codes; `DTYPES` in wire.jl is the same list.
-DTYPES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
+DTYPES = (
+    "b1",
+    "i1",
+    "i2",
+    "i4",
+    "i8",
+    "u1",
+    "u2",
+    "u4",
+    "u8",
+    "f2",
+    "f4",
+    "f8",
+    "c8",
+    "c16",
+)
 _CODES = {np.dtype(code): code for code in DTYPES}
 
 

@@ -105,7 +105,9 @@ def _systems() -> list[Row]:
 
 def _settings() -> list[Row]:
     rows = [
-        Row(s.name, "unset" if s.value is None else str(s.value), f"{s.origin}; {s.meaning}")
+        Row(
+            s.name, "unset" if s.value is None else str(s.value), f"{s.origin}; {s.meaning}"
+        )
         for s in settings()
     ]
     rows += [

@@ -10,7 +10,7 @@ the shape of `v`. The branch's jaxpr has the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,13 +46,29 @@ class Alignment:
     """What a walk through a branch has found.
 
     Attributes:
+        used: positions of inputs that the branch uses at all.
         used_whole: positions of inputs that reach an operation which is not known to be
-            elementwise.
+            elementwise, or meet others along other axes.
         mixed: for inputs of which elements are mixed, position and the operation's name.
     """
 
+    used: set[int] = field(default_factory=set)
     used_whole: set[int] = field(default_factory=set)
     mixed: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """What is known about a value in a branch.
+
+    Attributes:
+        inputs: positions of the inputs that flow into it element by element.
+        axes: for each of its dimensions the axis of the operands that it runs along,
+            counted from the last as -1, -2, ...; None where the value is constant.
+    """
+
+    inputs: frozenset[int]
+    axes: tuple[int | None, ...]
 
 
 def find_alignment(branch: ClosedJaxpr) -> Alignment:
@@ -62,41 +78,53 @@ def find_alignment(branch: ClosedJaxpr) -> Alignment:
         branch: the branch.
 
     Returns:
-        What was found. An input that appears nowhere in it is used element by element.
+        What was found.
     """
     found = Alignment()
-    _walk(branch.jaxpr, [frozenset((i,)) for i in range(len(branch.in_avals))], found)
+    inputs = [
+        _Flow(frozenset((i,)), _natural_axes(len(aval.shape)))
+        for i, aval in enumerate(branch.in_avals)
+    ]
+    for flow in _walk(branch.jaxpr, inputs, found):
+        found.used |= flow.inputs
     return found
 
 
-def _walk(
-    jaxpr: Any, inputs: list[frozenset[int]], found: Alignment
-) -> list[frozenset[int]]:
-    """Return for each output which inputs flow into it element by element."""
-    origins: dict[Any, frozenset[int]] = dict(zip(jaxpr.invars, inputs, strict=True))
+def _walk(jaxpr: Any, inputs: list[_Flow], found: Alignment) -> list[_Flow]:
+    """Return the flow into each output."""
+    flows: dict[Any, _Flow] = dict(zip(jaxpr.invars, inputs, strict=True))
 
-    def origin(atom: Any) -> frozenset[int]:
-        return frozenset() if isinstance(atom, Literal) else origins.get(atom, frozenset())
+    def flow(atom: Any) -> _Flow:
+        nothing = _Flow(frozenset(), (None,) * len(atom.aval.shape))
+        return nothing if isinstance(atom, Literal) else flows.get(atom, nothing)
 
     for eqn in jaxpr.eqns:
-        ins = [origin(atom) for atom in eqn.invars]
-        reaching = frozenset().union(*ins)
+        name = eqn.primitive.name
+        ins = [flow(atom) for atom in eqn.invars]
+        reaching = frozenset().union(*(each.inputs for each in ins))
+        found.used |= reaching
         inner = _inner_jaxprs(eqn)
-        if not reaching or eqn.primitive.name == "within_gradient":
-            outs = [frozenset[int]()] * len(eqn.outvars)
-        elif inner:
+        if not reaching or name == "within_gradient":
+            continue
+        if inner:
             ins = ins[len(ins) - len(inner[0].invars) :]
-            each = [_walk(body, ins, found) for body in inner]
-            outs = [frozenset().union(*sources) for sources in zip(*each, strict=True)]
-        elif _keeps_elements(eqn):
-            outs = [reaching] * len(eqn.outvars)
-        else:
-            found.used_whole |= reaching
-            if eqn.primitive.name in _MIXING:
-                found.mixed += [(i, eqn.primitive.name) for i in sorted(reaching)]
-            outs = [frozenset[int]()] * len(eqn.outvars)
-        origins.update(zip(eqn.outvars, outs, strict=True))
-    return [origin(atom) for atom in jaxpr.outvars]
+            walked = [_walk(body, ins, found) for body in inner]
+            outs = [_union(each) for each in zip(*walked, strict=True)]
+            flows.update(zip(eqn.outvars, outs, strict=True))
+            continue
+        axes = _axes_of_result(eqn, ins)
+        if axes is not None:
+            flows[eqn.outvars[0]] = _Flow(reaching, axes)
+            continue
+        found.used_whole |= reaching
+        if name in _MIXING:
+            found.mixed += [(i, name) for i in sorted(reaching)]
+    return [flow(atom) for atom in jaxpr.outvars]
+
+
+def _union(flows: Sequence[_Flow]) -> _Flow:
+    """Combine what the branches of an inner conditional return."""
+    return _Flow(frozenset().union(*(f.inputs for f in flows)), flows[0].axes)
 
 
 def _inner_jaxprs(eqn: Any) -> list[Any]:
@@ -110,36 +138,45 @@ def _inner_jaxprs(eqn: Any) -> list[Any]:
     return [body.jaxpr if isinstance(body, ClosedJaxpr) else body for body in bodies[:1]]
 
 
-def _keeps_elements(eqn: Any) -> bool:
+def _axes_of_result(eqn: Any, ins: list[_Flow]) -> tuple[int | None, ...] | None:
+    """Return the axes of an equation's result, None if it is not elementwise."""
     name = eqn.primitive.name
     shapes = [tuple(atom.aval.shape) for atom in eqn.invars]
-    out = tuple(eqn.outvars[0].aval.shape)
-    rule = _SHAPE_RULES.get(name)
-    if rule is not None:
-        return rule(eqn, shapes[0], out)
-    # `clamp` and `select_n` take scalars next to arrays.
-    return name in _ELEMENTWISE and all(shape in ((), out) for shape in shapes)
+    out = tuple(eqn.outvars[0].aval.shape) if eqn.outvars else ()
+    axes = ins[0].axes
+    if name == "broadcast_in_dim":
+        placed: list[int | None] = [None] * len(out)
+        for dim, axis in zip(eqn.params["broadcast_dimensions"], axes, strict=True):
+            placed[dim] = axis
+        return _without_ones(placed, out)
+    if name == "transpose":
+        return tuple(axes[dim] for dim in eqn.params["permutation"])
+    if name in ("reshape", "squeeze"):
+        lengths = [n for n in shapes[0] if n != 1]
+        if lengths != [n for n in out if n != 1]:
+            return None
+        kept = iter([axis for axis, n in zip(axes, shapes[0], strict=True) if n != 1])
+        return tuple(None if n == 1 else next(kept) for n in out)
+    natural = _natural_axes(len(out))
+    in_place = all(
+        # `clamp` and `select_n` take scalars next to arrays.
+        shape == () or (len(shape) == len(out) and _agree(each.axes, natural, shape))
+        for shape, each in zip(shapes, ins, strict=True)
+    )
+    return natural if name in _ELEMENTWISE and in_place else None
 
 
-def _broadcast_keeps(eqn: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> bool:
-    """Tell whether a broadcast only adds axes in front, as NumPy's broadcasting does."""
-    trailing = range(len(out) - len(shape), len(out))
-    return tuple(eqn.params["broadcast_dimensions"]) == tuple(trailing)
+def _natural_axes(ndim: int) -> tuple[int | None, ...]:
+    """Return the axes that NumPy's broadcasting gives the dimensions of an array."""
+    return tuple(range(-ndim, 0))
 
 
-def _reshape_keeps(eqn: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> bool:
-    """Tell whether a reshape only adds or removes leading axes of length one."""
-    return _without_leading_ones(shape) == _without_leading_ones(out)
+def _agree(
+    axes: tuple[int | None, ...], natural: tuple[int | None, ...], shape: tuple[int, ...]
+) -> bool:
+    triples = zip(axes, natural, shape, strict=True)
+    return all(axis in (None, expected) or n == 1 for axis, expected, n in triples)
 
 
-def _without_leading_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
-    while shape and shape[0] == 1:
-        shape = shape[1:]
-    return shape
-
-
-_SHAPE_RULES: dict[str, Callable[[Any, tuple[int, ...], tuple[int, ...]], bool]] = {
-    "broadcast_in_dim": _broadcast_keeps,
-    "reshape": _reshape_keeps,
-    "squeeze": _reshape_keeps,
-}
+def _without_ones(axes: list[int | None], shape: tuple[int, ...]) -> tuple[int | None, ...]:
+    return tuple(None if n == 1 else a for a, n in zip(axes, shape, strict=True))

@@ -27,25 +27,6 @@ _WEAK_TYPES = ((jnp.integer, int), (jnp.floating, float), (jnp.complexfloating, 
 
 
 @dataclass(frozen=True)
-class Branches:
-    """Traced branches of the same inputs and outputs.
-
-    Attributes:
-        jaxprs: one for each branch; inputs are `hoisted` followed by `operands`.
-        hoisted: what the branches close over.
-        operands: the leaves of the operands.
-        out_tree: the tree that the branches return.
-        out_paths: the path of each output leaf, as `keystr` prints it.
-    """
-
-    jaxprs: tuple[ClosedJaxpr, ...]
-    hoisted: list[Any]
-    operands: list[Any]
-    out_tree: TreeDef
-    out_paths: list[str]
-
-
-@dataclass(frozen=True)
 class _Traced:
     """One branch as it was written: a jaxpr with constants, and what it returns."""
 
@@ -53,6 +34,74 @@ class _Traced:
     jaxpr: ClosedJaxpr
     tree: TreeDef
     paths: list[str]
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Branches that have been traced on the same operands and found to match.
+
+    Attributes:
+        operands: the leaves of the operands.
+        traced: the branches as they were written.
+        dtypes: for each output the dtype to convert it to, None where all agree.
+    """
+
+    operands: list[Any]
+    traced: list[_Traced]
+    dtypes: list[Any]
+
+    @property
+    def out_avals(self) -> list[Any]:
+        """Return the outputs' abstract values; only their shapes are those of all."""
+        return self.traced[0].jaxpr.out_avals
+
+    @property
+    def out_paths(self) -> list[str]:
+        """Return the path of each output leaf, as `keystr` prints it."""
+        return self.traced[0].paths
+
+    def evaluate(self, i: int) -> list[Any]:
+        """Evaluate a branch on the operands and return its outputs."""
+        closed = self.traced[i].jaxpr
+        return self._promoted(eval_jaxpr(closed.jaxpr, closed.consts, *self.operands))
+
+    def hoist(self) -> tuple[tuple[ClosedJaxpr, ...], list[Any]]:
+        """Turn what the branches close over into operands.
+
+        Returns:
+            One jaxpr without constants for each branch, whose inputs are the hoisted
+            values followed by the operands; and the hoisted values.
+        """
+        hoisted: list[Any] = []
+        positions: dict[int, int] = {}
+        for const in (const for branch in self.traced for const in branch.jaxpr.consts):
+            # A value that several branches close over is hoisted once.
+            if id(const) not in positions:
+                positions[id(const)] = len(hoisted)
+                hoisted.append(const)
+
+        def without_constants(closed: ClosedJaxpr) -> ClosedJaxpr:
+            own = [positions[id(const)] for const in closed.consts]
+
+            def function(*args: Any) -> list[Any]:
+                consts, operands = [args[i] for i in own], args[len(hoisted) :]
+                return self._promoted(eval_jaxpr(closed.jaxpr, consts, *operands))
+
+            return jax.make_jaxpr(function)(*hoisted, *self.operands)
+
+        return tuple(without_constants(branch.jaxpr) for branch in self.traced), hoisted
+
+    def unflatten(self, outs: list[Any]) -> Any:
+        """Return the tree that the branches return, with arrays for leaves."""
+        # A branch that returns a constant evaluates to a bare number.
+        arrays = [out if isinstance(out, jax.Array) else jnp.asarray(out) for out in outs]
+        return jax.tree.unflatten(self.traced[0].tree, arrays)
+
+    def _promoted(self, outs: Sequence[Any]) -> list[Any]:
+        return [
+            out if dtype is None else lax.convert_element_type(out, dtype)
+            for out, dtype in zip(outs, self.dtypes, strict=True)
+        ]
 
 
 def flatten_operands(where: str, operands: tuple[Any, ...]) -> tuple[list[Any], TreeDef]:
@@ -105,20 +154,7 @@ def trace_branches(
     for other in traced[1:]:
         _check_same_tree(where, traced[0], other)
         _check_same_shapes(where, traced[0], other)
-    dtypes = _promoted_dtypes(where, traced)
-    hoisted: list[Any] = []
-    positions: dict[int, int] = {}
-    for branch in traced:
-        for const in branch.jaxpr.consts:
-            # A value that several branches close over is hoisted once.
-            if id(const) not in positions:
-                positions[id(const)] = len(hoisted)
-                hoisted.append(const)
-    jaxprs = tuple(
-        _with_operands_only(branch.jaxpr, positions, dtypes, hoisted, leaves)
-        for branch in traced
-    )
-    return Branches(jaxprs, hoisted, leaves, traced[0].tree, traced[0].paths)
+    return Branches(leaves, traced, _promoted_dtypes(where, traced))
 
 
 def _trace_branch(
@@ -141,27 +177,6 @@ def _trace_branch(
     jaxpr = jax.make_jaxpr(flat)(*leaves)
     tree, paths = returned[-1]
     return _Traced(name, jaxpr, tree, paths)
-
-
-def _with_operands_only(
-    closed: ClosedJaxpr,
-    positions: dict[int, int],
-    dtypes: list[Any],
-    hoisted: list[Any],
-    leaves: list[Any],
-) -> ClosedJaxpr:
-    """Turn constants into operands and outputs into the promoted dtypes."""
-    own = [positions[id(const)] for const in closed.consts]
-
-    def without_constants(*args: Any) -> list[Any]:
-        consts = [args[i] for i in own]
-        outs = eval_jaxpr(closed.jaxpr, consts, *args[len(hoisted) :])
-        return [
-            out if dtype is None else lax.convert_element_type(out, dtype)
-            for out, dtype in zip(outs, dtypes, strict=True)
-        ]
-
-    return jax.make_jaxpr(without_constants)(*hoisted, *leaves)
 
 
 def _promoted_dtypes(where: str, traced: list[_Traced]) -> list[Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
 from ._branches import flatten_operands, trace_branches
 from ._elementwise import broadcast_operands, switch_elementwise
-from ._masking import vary_with
+from ._masking import concrete_index, vary_with
 from ._switch_primitive import bind_switch
 
 
@@ -28,7 +28,8 @@ def cond(
     with an array for a predicate, a branch only ever sees operands of lanes that take it
     (other lanes are filled with those of the first that does), and a branch that no lane
     takes is not evaluated. So no NaN or Inf comes out of the branch not taken, in any
-    order of derivative and in either mode.
+    order of derivative and in either mode. (Where the branch taken has an infinite
+    derivative of its own, that of a value shared by all lanes can become NaN.)
 
     Both branches are traced, and their outputs must have the same tree and shapes; dtypes
     are promoted as JAX promotes them. A predicate that is known while tracing, such as
@@ -61,7 +62,7 @@ def cond(
         >>> import jax.numpy as jnp
         >>> import pybridge as pb
         >>> x = jnp.array([4.0, 0.0, -1.0])
-        >>> f = lambda x: pb.cond(x > 0, jnp.sqrt, lambda v: 0 * v, x)
+        >>> f = lambda x: pb.cond(x > 0, jnp.sqrt, jnp.zeros_like, x)
         >>> f(x).tolist()
         [2.0, 0.0, 0.0]
         >>> jax.grad(lambda x: f(x).sum())(x).tolist()
@@ -127,16 +128,19 @@ def _dispatch(
     operands: tuple[Any, ...],
 ) -> Any:
     leaves, in_tree = flatten_operands(where, operands)
-    if jnp.ndim(index) == 0:
-        leaves = vary_with(index, leaves)
-        traced = trace_branches(where, names, functions, leaves, in_tree)
-        outs = bind_switch(index, traced.jaxprs, [*traced.hoisted, *traced.operands])
-    else:
+    if jnp.ndim(index) > 0:
         paths = [path for path, _ in jax.tree.leaves_with_path(operands)]
-        leaves = vary_with(index, broadcast_operands(where, index, leaves, paths))
-        traced = trace_branches(where, names, functions, leaves, in_tree)
-        outs = switch_elementwise(where, names, index, traced)
-    return jax.tree.unflatten(traced.out_tree, outs)
+        leaves = broadcast_operands(where, index, leaves, paths)
+    leaves = vary_with(index, leaves)
+    branches = trace_branches(where, names, functions, leaves, in_tree)
+    if jnp.ndim(index) > 0:
+        outs = switch_elementwise(where, names, index, branches)
+    elif (known := concrete_index(index)) is not None:
+        outs = branches.evaluate(max(0, min(known, len(functions) - 1)))
+    else:
+        jaxprs, hoisted = branches.hoist()
+        outs = bind_switch(index, jaxprs, [*hoisted, *leaves])
+    return branches.unflatten(outs)
 
 
 def _checked_pred(pred: Any) -> Any:

@@ -24,6 +24,7 @@ import numpy as np
 from jax.core import ShapedArray, Tracer
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+from jax.sharding import NamedSharding, PartitionSpec
 
 from .._errors import DetectionError, explain
 
@@ -117,7 +118,7 @@ def _traced_leaf(leaf: Any) -> list[Tracer]:
         dtype = getattr(leaf, "dtype", None)
         inexact = dtype is not None and jnp.issubdtype(dtype, np.inexact)
         return [leaf] if inexact else []
-    if hasattr(leaf, "__jax_array__"):
+    if hasattr(leaf, "__jax_array__") and not isinstance(leaf, type):
         return _traced_leaf(leaf.__jax_array__())
     package = type(leaf).__module__.partition(".")[0]
     # An array of objects can hold another system's numbers.
@@ -168,11 +169,17 @@ def _explaining_class(tracer_class: Any) -> Any:
 within_gradient_p = Primitive("within_gradient")
 
 
+def _answer_aval(aval: Any, *others: Any) -> ShapedArray:
+    # The mesh is part of a type. The answer is on it, and the same on all of its devices.
+    sharding = NamedSharding(aval.sharding.mesh, PartitionSpec())
+    return ShapedArray((), np.dtype(np.bool_), sharding=sharding)
+
+
 def _jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
     carried = any(type(tangent) is not ad.Zero for tangent in tangents)
     # Without a tangent at this level an outer level may still differentiate.
     answer = np.True_ if carried else within_gradient_p.bind(*primals)
-    return answer, ad.Zero(ShapedArray((), jax.dtypes.float0))
+    return answer, ad.Zero(_answer_aval(jax.typeof(primals[0])).to_tangent_aval())
 
 
 def _batch(operands: Any, dims: Any) -> tuple[Any, None]:
@@ -180,7 +187,7 @@ def _batch(operands: Any, dims: Any) -> tuple[Any, None]:
 
 
 within_gradient_p.def_impl(lambda *operands: np.False_)
-within_gradient_p.def_abstract_eval(lambda *avals: ShapedArray((), np.dtype(np.bool_)))
+within_gradient_p.def_abstract_eval(_answer_aval)
 mlir.register_lowering(
     within_gradient_p,
     mlir.lower_fun(lambda *operands: np.False_, multiple_results=False),

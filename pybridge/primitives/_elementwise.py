@@ -19,7 +19,7 @@ from jax.tree_util import keystr
 from .._errors import ArgumentValueError, BranchMismatchError, explain
 from ._alignment import find_alignment
 from ._branches import Branches
-from ._masking import guard, lane_any, run_if, select
+from ._masking import detach, guard, lane_any, run_if, select
 from ._switch_primitive import branch_masks
 
 
@@ -58,7 +58,7 @@ def broadcast_operands(
 
 
 def switch_elementwise(
-    where: str, names: Sequence[str], index: Any, traced: Branches
+    where: str, names: Sequence[str], index: Any, branches: Branches
 ) -> list[Any]:
     """Evaluate elementwise branches on whole arrays and select their results.
 
@@ -66,7 +66,7 @@ def switch_elementwise(
         where: the public name that was called, for messages.
         names: what the messages call the branches.
         index: a bool or integer array.
-        traced: the branches, traced on broadcast operands.
+        branches: traced on operands that have been broadcast.
 
     Returns:
         One array for each output, of the shape to which everything broadcasts.
@@ -75,14 +75,17 @@ def switch_elementwise(
         ArgumentValueError: a branch is not elementwise.
         BranchMismatchError: an output has another shape than the operands.
     """
-    shape = jnp.broadcast_shapes(jnp.shape(index), *map(jnp.shape, traced.operands))
-    _check_output_shapes(where, names, shape, traced)
+    shape = jnp.broadcast_shapes(jnp.shape(index), *map(jnp.shape, branches.operands))
+    _check_output_shapes(where, shape, branches)
     index = jnp.broadcast_to(index, shape)
     results: list[Any] = []
-    masks = branch_masks(index, len(traced.jaxprs))
-    for name, mask, branch in zip(names, masks, traced.jaxprs, strict=True):
+    jaxprs, hoisted = branches.hoist()
+    masks = branch_masks(index, len(jaxprs))
+    for name, mask, branch in zip(names, masks, jaxprs, strict=True):
         taken = lane_any(jnp.any(mask))
-        filled = _filled_inputs(f"{where}, {name}", mask, branch, traced)
+        filled = _filled_inputs(
+            f"{where}, {name}", mask, branch, hoisted, branches.operands
+        )
         outs = run_if(taken, branch, [guard(taken, x) for x in filled])
         if results:
             outs = [select(mask, o, r) for o, r in zip(outs, results, strict=True)]
@@ -91,7 +94,7 @@ def switch_elementwise(
 
 
 def _filled_inputs(
-    where: str, mask: Any, branch: ClosedJaxpr, traced: Branches
+    where: str, mask: Any, branch: ClosedJaxpr, hoisted: list[Any], operands: list[Any]
 ) -> list[Any]:
     """Replace elements that do not take the branch, in operands and in what it closes over.
 
@@ -101,9 +104,8 @@ def _filled_inputs(
     a pair of values that no element has.
     """
     shape = mask.shape
-    hoisted = traced.hoisted
     if mask.size <= 1:
-        return [*hoisted, *traced.operands]
+        return [*hoisted, *operands]
     alignment = find_alignment(branch)
     for position, operation in alignment.mixed:
         if position >= len(hoisted):
@@ -115,9 +117,9 @@ def _filled_inputs(
                     fix="Mix them before or after, or choose by a scalar under jax.vmap.",
                 )
             )
+    aligned = alignment.used - alignment.used_whole
     elementwise = [
-        i not in alignment.used_whole and _fits(jnp.shape(x), shape)
-        for i, x in enumerate(hoisted)
+        i in aligned and _fits(jnp.shape(x), shape) for i, x in enumerate(hoisted)
     ]
     kept = {
         _axes(jnp.shape(x), shape)
@@ -136,7 +138,7 @@ def _filled_inputs(
     fill = _Fill(mask, kept.pop() if kept else ())
     closed_over = zip(hoisted, elementwise, strict=True)
     return [fill(x) if is_elementwise else x for x, is_elementwise in closed_over] + [
-        fill(x) for x in traced.operands
+        fill(x) for x in operands
     ]
 
 
@@ -168,10 +170,10 @@ class _Fill:
             full = jnp.reshape(x, self.mask.shape)
             source = self._to_rows(full)[self._row, self._column]
             filling = jnp.broadcast_to(source[:, None], (self._rows, x.size // self._rows))
-            filled = select(self.mask, full, lax.stop_gradient(self._from_rows(filling)))
+            filled = select(self.mask, full, detach(self._from_rows(filling)))
         else:
             flat = jnp.reshape(x, (self._rows,))
-            filled = select(self._row_taken, flat, lax.stop_gradient(flat[self._row]))
+            filled = select(self._row_taken, flat, detach(flat[self._row]))
         return jnp.reshape(filled, x.shape)
 
     def _to_rows(self, x: Any) -> Any:
@@ -195,17 +197,15 @@ def _axes(small: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(offset + i for i, length in enumerate(small) if length > 1)
 
 
-def _check_output_shapes(
-    where: str, names: Sequence[str], shape: tuple[int, ...], traced: Branches
-) -> None:
-    for path, aval in zip(traced.out_paths, traced.jaxprs[0].out_avals, strict=True):
+def _check_output_shapes(where: str, shape: tuple[int, ...], branches: Branches) -> None:
+    for path, aval in zip(branches.out_paths, branches.out_avals, strict=True):
         if aval.shape != shape:
             raise BranchMismatchError(
                 explain(
                     where,
                     expected=f"outputs of the shape {shape} of an elementwise branch",
                     got=f"{aval.str_short()}" + (f" at {path}" if path else ""),
-                    fix=f"Let {' and '.join(names)} return one value for each element, or "
-                    "choose by a scalar under jax.vmap.",
+                    fix="Let every branch return one value for each element, or choose by "
+                    "a scalar under jax.vmap.",
                 )
             )

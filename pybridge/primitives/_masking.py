@@ -19,6 +19,7 @@ lane really uses.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -32,24 +33,11 @@ from .._errors import ArgumentValueError, explain
 
 
 def concrete_index(index: Any) -> int | None:
-    """Return a bool or integer scalar as an int, or None while it is being traced."""
+    """Return a bool or integer scalar as an int, or None while its value is unknown."""
     try:
         return int(index)
     except jax.errors.ConcretizationTypeError:
         return None
-
-
-def zeros(aval: Any) -> Any:
-    """Return zeros of an abstract value, of the same shape, dtype and sharding.
-
-    For PRNG keys these are keys whose words are zero.
-    """
-    if jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
-        words = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct((), aval.dtype))
-        impl = jax.eval_shape(jax.random.key_impl, jax.ShapeDtypeStruct((), aval.dtype))
-        data = jnp.zeros((*aval.shape, *words.shape), words.dtype)
-        return jax.random.wrap_key_data(data, impl=impl)
-    return ad.zeros_like_aval(aval)
 
 
 def run_if(taken: Any, branch: ClosedJaxpr, operands: list[Any]) -> list[Any]:
@@ -64,16 +52,45 @@ def run_if(taken: Any, branch: ClosedJaxpr, operands: list[Any]) -> list[Any]:
         One array for each output of the branch.
     """
     known = concrete_index(taken)
+    if known:
+        return list(jaxpr_as_fun(branch)(*operands))
+    branch, wrap_keys = _with_key_words(branch, operands)
+    avals = branch.out_avals
+
+    def skip(*operands: Any) -> list[Any]:
+        return [ad.zeros_like_aval(aval) for aval in avals]
+
     if known is not None:
-        if known:
-            return list(jaxpr_as_fun(branch)(*operands))
-        return [zeros(aval) for aval in branch.out_avals]
-    return lax.cond(
-        taken,
-        lambda *xs: list(jaxpr_as_fun(branch)(*xs)),
-        lambda *xs: [zeros(aval) for aval in branch.out_avals],
-        *operands,
-    )
+        return wrap_keys(skip())
+    return wrap_keys(lax.cond(taken, jaxpr_as_fun(branch), skip, *operands))
+
+
+def _with_key_words(
+    branch: ClosedJaxpr, operands: list[Any]
+) -> tuple[ClosedJaxpr, Callable[[list[Any]], list[Any]]]:
+    """Let a branch return the words of PRNG keys, which have a zero, unlike keys.
+
+    Returns:
+        The branch, and a function that makes keys of the words among its results.
+    """
+    is_key = [jnp.issubdtype(a.dtype, jax.dtypes.prng_key) for a in branch.out_avals]
+    if not any(is_key):
+        return branch, list
+    impls: list[Any] = []
+
+    def with_words(*operands: Any) -> list[Any]:
+        outs = jaxpr_as_fun(branch)(*operands)
+        pairs = list(zip(outs, is_key, strict=True))
+        impls[:] = [jax.random.key_impl(out) if key else None for out, key in pairs]
+        return [jax.random.key_data(out) if key else out for out, key in pairs]
+
+    def wrap_keys(outs: list[Any]) -> list[Any]:
+        return [
+            out if impl is None else jax.random.wrap_key_data(out, impl=impl)
+            for out, impl in zip(outs, impls, strict=True)
+        ]
+
+    return jax.make_jaxpr(with_words)(*operands), wrap_keys
 
 
 def vary_with(mask: Any, operands: Any) -> list[Any]:
@@ -101,7 +118,8 @@ def vary_with(mask: Any, operands: Any) -> list[Any]:
 def is_the_same_on_all_devices(x: Any) -> bool:
     """Tell whether the type of a value varies over no mesh axis of a `shard_map`."""
     aval = jax.typeof(x)
-    return aval.update(weak_type=False) == ShapedArray(aval.shape, aval.dtype)
+    unvarying = ShapedArray(aval.shape, aval.dtype, sharding=aval.sharding)
+    return aval.update(weak_type=False) == unvarying
 
 
 def select(mask: Any, on_true: Any, on_false: Any) -> Any:
@@ -137,8 +155,39 @@ def fill_untaken(mask: Any, x: Any, *, with_zero: bool = False) -> Any:
     if with_zero:
         return select(mask, x, jnp.zeros_like(x))
     first = lax.dynamic_index_in_dim(x, jnp.argmax(mask), axis=0)
-    return select(mask, x, lax.stop_gradient(jnp.broadcast_to(first, x.shape)))
+    return select(mask, x, detach(jnp.broadcast_to(first, x.shape)))
 
+
+detach_p = Primitive("pybridge_detach")
+
+
+def detach(x: Any) -> Any:
+    """Return `x` without its derivative: `lax.stop_gradient` that can be transposed.
+
+    What fills an element is a constant of it in `jax.linear_transpose`, too, for which
+    `stop_gradient` has no rule.
+    """
+    return detach_p.bind(x)
+
+
+def _detach_batch(operands: Any, dims: Any) -> tuple[Any, int]:
+    return detach(operands[0]), dims[0]
+
+
+def _detach_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    return detach(*primals), ad.Zero(jax.typeof(primals[0]).to_tangent_aval())
+
+
+def _detach_transpose(ct: Any, x: Any) -> list[Any]:
+    return [ad.Zero(x.aval)]
+
+
+detach_p.def_impl(lambda x: x)
+detach_p.def_abstract_eval(lambda x: x)
+mlir.register_lowering(detach_p, mlir.lower_fun(lambda x: x, multiple_results=False))
+ad.primitive_jvps[detach_p] = _detach_jvp
+ad.primitive_transposes[detach_p] = _detach_transpose
+batching.primitive_batchers[detach_p] = _detach_batch
 
 lane_any_p = Primitive("pybridge_lane_any")
 
@@ -162,7 +211,7 @@ def _lane_any_batch(operands: Any, dims: Any) -> tuple[Any, None]:
 
 
 def _lane_any_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    return lane_any(*primals), ad.Zero(ShapedArray((), jax.dtypes.float0))
+    return lane_any(*primals), ad.Zero(jax.typeof(primals[0]).to_tangent_aval())
 
 
 lane_any_p.def_impl(lambda mask: mask)
@@ -209,25 +258,33 @@ def _guard_jvp(primals: Any, tangents: Any, *, with_zero: bool) -> tuple[Any, An
     mask, x = primals
     tangent = tangents[1]
     if type(tangent) is not ad.Zero:
+        _check_sum_over_devices(mask, x)
         tangent = guard(mask, tangent, with_zero=True)
     return guard(mask, x, with_zero=with_zero), tangent
 
 
-def _guard_transpose(ct: Any, mask: Any, x: Any, *, with_zero: bool) -> list[Any]:
-    if type(ct) is ad.Zero:
-        return [None, ct]
-    if jax.typeof(vary_with(mask, [ct])[0]) != jax.typeof(ct):
+def _check_sum_over_devices(mask: Any, x: Any) -> None:
+    """Refuse what `vary_with` could not repair, before it hangs at run time.
+
+    Raises:
+        ArgumentValueError: a differentiated value that a branch closes over is the same
+            on all devices of a `shard_map`, and the predicate is not.
+    """
+    if jax.typeof(vary_with(mask, [x])[0]) != jax.typeof(x):
         raise ArgumentValueError(
             explain(
                 "pb.cond",
-                expected="a branch whose closed-over values differ between the devices of "
-                "the shard_map, as its predicate does",
-                got=f"a differentiated {jax.typeof(ct).str_short()} that is the same on all",
-                fix="Pass the value to the branch as an operand: its gradient is a sum over "
-                "devices, which cannot be taken in a branch that some devices skip.",
+                expected="values closed over by a branch to differ between the devices of "
+                "a shard_map, as its predicate does",
+                got=f"a differentiated {jax.typeof(x).str_short()} that is the same on all",
+                fix="Pass it to the branch as an operand: its gradient is a sum over the "
+                "devices, which cannot be taken in a branch that some of them skip.",
             )
         )
-    return [None, guard(mask, ct, with_zero=True)]
+
+
+def _guard_transpose(ct: Any, mask: Any, x: Any, *, with_zero: bool) -> list[Any]:
+    return [None, ct if type(ct) is ad.Zero else guard(mask, ct, with_zero=True)]
 
 
 guard_p.def_impl(lambda mask, x, *, with_zero: x)

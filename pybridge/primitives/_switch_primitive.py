@@ -211,6 +211,7 @@ def _jvp_branch(
         the inexact ones, and for each output whether it has more than a symbolic zero.
     """
     carried: list[bool] = []
+    has_tangent = [_is_inexact(aval) for aval in branch.out_avals]
 
     def with_tangents(xs: list[Any], xs_dot: list[Any]) -> list[Any]:
         def of_moving(*moved: Any) -> list[Any]:
@@ -218,24 +219,43 @@ def _jvp_branch(
             mixed = [next(remaining) if m else x for m, x in zip(moving, xs, strict=True)]
             outs = list(jaxpr_as_fun(branch)(*mixed))
             # Traced on its own, the branch has no outer derivative that could answer.
-            carried[:] = [_carries(out) for out in outs]
+            carried[:] = [
+                inexact and concrete_index(within_gradient_p.bind(out)) == 1
+                for out, inexact in zip(outs, has_tangent, strict=True)
+            ]
             return outs
 
         moved = [x for m, x in zip(moving, xs, strict=True) if m]
         outs, outs_dot = jax.jvp(of_moving, tuple(moved), tuple(xs_dot))
-        inexact = zip(outs, outs_dot, strict=True)
-        return [*outs, *(dot for out, dot in inexact if _is_inexact(out))]
+        pairs = zip(outs_dot, has_tangent, strict=True)
+        return [*outs, *(dot for dot, inexact in pairs if inexact)]
 
     traced = jax.make_jaxpr(with_tangents)(xs, xs_dot)
     return traced, carried
 
 
-def _carries(out: Any) -> bool:
-    return _is_inexact(out) and concrete_index(within_gradient_p.bind(out)) == 1
+def _transpose(cts: Any, index: Any, *operands: Any, branches: Any) -> list[Any]:
+    """Transpose a switch that is linear in some operands, for `jax.linear_transpose`.
+
+    A derivative never comes here: the JVP rule leaves no switch behind.
+    """
+    linear = [ad.is_undefined_primal(x) for x in operands]
+
+    def of_linear(*xs: Any) -> list[Any]:
+        remaining = iter(xs)
+        pairs = zip(operands, linear, strict=True)
+        mixed = [next(remaining) if is_linear else x for x, is_linear in pairs]
+        return spell_out(index, branches, mixed, linear)
+
+    avals = [x.aval for x, is_linear in zip(operands, linear, strict=True) if is_linear]
+    structs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+    cts = [ad.instantiate_zeros(ct) for ct in cts]
+    transposed = iter(jax.linear_transpose(of_linear, *structs)(cts))
+    return [None, *(next(transposed) if is_linear else None for is_linear in linear)]
 
 
-def _is_inexact(x: Any) -> bool:
-    return jnp.issubdtype(x.dtype, np.inexact)
+def _is_inexact(aval: Any) -> bool:
+    return jnp.issubdtype(aval.dtype, np.inexact)
 
 
 def _is_nonzero(tangent: Any) -> bool:
@@ -251,3 +271,4 @@ switch_p.def_effectful_abstract_eval(_abstract_eval)
 mlir.register_lowering(switch_p, mlir.lower_fun(_lower, multiple_results=True))
 batching.fancy_primitive_batchers[switch_p] = _batch
 ad.primitive_jvps[switch_p] = _jvp
+ad.primitive_transposes[switch_p] = _transpose

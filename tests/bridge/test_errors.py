@@ -172,12 +172,10 @@ def test_keyword_arguments():
 
 def test_a_value_of_an_ad_system_that_cannot_be_seen():
     source = """
-    begin
-        module ReverseDiff
-            struct TrackedReal <: Real end
-        end
-        x -> PyBridge.within_gradient(ReverseDiff.TrackedReal())
+    module ReverseDiff
+        struct TrackedReal <: Real end
     end
+    x -> PyBridge.within_gradient(ReverseDiff.TrackedReal())
     """
     with pytest.raises(pb.DetectionError, match="ReverseDiff"):
         pb.from_julia(source)(1.0)

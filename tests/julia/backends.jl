@@ -34,8 +34,8 @@ struct AbsentBackend <: PyBridge.AbstractBackend end
     end
 
     @testset "$system: NaN and Inf pass through" for system in SYSTEMS
-        value, (g,) = value_and_gradient(system, x -> sum(2 .* x), [NaN, Inf])
-        @test isnan(value) && g == [2.0, 2.0]
+        value, (g,) = value_and_gradient(system, x -> sum(x .+ 1), [NaN, Inf])
+        @test isnan(value) && g == [1.0, 1.0]
     end
 
     @testset "$system: Jacobian" for system in SYSTEMS

@@ -1,4 +1,4 @@
-"""`within_gradient` and `is_differentiating`: exact for each value, never silently False."""
+"""`within_gradient` and `is_differentiating`: exact for each value, never a silent no."""
 
 import collections
 import enum
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pybridge as pb
@@ -159,6 +160,20 @@ def test_shard_map_without_jit(mesh):
     x = jnp.arange(8.0)
     assert mapped(x).tolist() == x.tolist()
     assert jax.grad(lambda x: mapped(x).sum())(x).tolist() == [10.0] * 8
+
+
+def test_sharded_arrays_under_jit(mesh):
+    def f(x):
+        flag = wg(x)
+        # Loops compare the types of what they carry, the mesh included.
+        flag, _ = lax.scan(lambda f, _: (f | wg(x), None), flag, length=2)
+        flag = lax.while_loop(lambda f: f & False, lambda f: wg(x), flag)
+        return (jnp.where(flag, 10.0, 1.0) * x).sum()
+
+    x = jax.device_put(jnp.ones(8), NamedSharding(mesh, P("i")))
+    assert jax.jit(f)(x) == 8.0
+    assert jax.jit(jax.grad(f))(x).tolist() == [10.0] * 8
+    assert jax.grad(jax.jit(f))(x).tolist() == [10.0] * 8
 
 
 def test_inside_custom_rules_values_are_plain():

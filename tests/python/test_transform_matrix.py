@@ -6,7 +6,6 @@ nothing. So the expected number follows from the pair alone, without JAX.
 """
 
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +39,10 @@ def chooses(x):
         lambda x: jnp.log(x),
         x,
     )
+
+
+def both(x):
+    return asks(x) + chooses(x)
 
 
 def zero(x):
@@ -173,7 +176,7 @@ TRANSFORMATIONS = {
 
 def _check(names, function, maybe_jit):
     """Apply transformations, the first one outermost, and compare with the polynomial."""
-    composed, polynomial = function, POLYNOMIAL
+    composed, polynomial = function, POLYNOMIAL * (2.0 if function is both else 1.0)
     if any(name in DERIVATIVES for name in names):
         polynomial = 10.0 * polynomial
     reverse = False
@@ -197,7 +200,7 @@ def test_one(name, function, maybe_jit):
     _check([name], function, maybe_jit)
 
 
-@pytest.mark.parametrize("function", [asks, chooses])
-@pytest.mark.parametrize("outer, inner", list(itertools.product(TRANSFORMATIONS, repeat=2)))
-def test_two(outer, inner, function):
-    _check([outer, inner], function, lambda f: f)
+@pytest.mark.parametrize("inner", TRANSFORMATIONS)
+@pytest.mark.parametrize("outer", TRANSFORMATIONS)
+def test_two(outer, inner):
+    _check([outer, inner], both, lambda f: f)

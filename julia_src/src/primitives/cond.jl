@@ -5,6 +5,8 @@ Call `f(xs...)` where `pred` is true and `g(xs...)` where it is false. Exactly t
 that is taken contributes to the value and to the derivative, under every AD system, and the
 other one is never called.
 
+Under ForwardDiff, compare [`primal`](@ref)`(x)` and not `x` where the value decides.
+
 With an array predicate the branches are functions of numbers, applied element by element:
 `f` gets the elements of `xs` where `pred` is true. Operands that are arrays have
 `size(pred)`, numbers are shared.
@@ -79,14 +81,6 @@ function ChainRulesCore.rrule(
             pred ? NoTangent() : branch, operands...)
     end
     return y, cond_pullback
-end
-
-function ChainRulesCore.frule(
-    config::RuleConfig{>:HasForwardsMode}, (_, _, ḟ, ġ, ẋs...), ::typeof(cond), pred::Bool,
-    f, g, xs...
-)
-    return pred ? frule_via_ad(config, (ḟ, ẋs...), f, xs...) :
-           frule_via_ad(config, (ġ, ẋs...), g, xs...)
 end
 
 # Elementwise: gather the elements of a branch, map it over them, scatter the results. The

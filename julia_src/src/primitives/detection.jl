@@ -63,10 +63,16 @@ within_gradient(x::AbstractArray{Any}) = any(within_gradient, x)
 
 function seen(x)
     for type in (typeof(x), x isa AbstractArray ? eltype(x) : typeof(x))
-        system = nameof(Base.moduleroot(parentmodule(type)))
-        system in UNSEEN_SYSTEMS && throw(DetectionError(type, system))
+        system = unseen_system(parentmodule(type))
+        system === nothing || throw(DetectionError(type, system))
     end
     return true
+end
+
+function unseen_system(m::Module)
+    nameof(m) in UNSEEN_SYSTEMS && return nameof(m)
+    parent = parentmodule(m)
+    return parent === m ? nothing : unseen_system(parent)
 end
 
 """
@@ -96,9 +102,30 @@ function ChainRulesCore.rrule(::typeof(is_differentiating), xs...)
     return !isempty(xs), _ -> (NoTangent(), map(_ -> NoTangent(), xs)...)
 end
 
-function ChainRulesCore.frule((_, ẋ), ::typeof(within_gradient), x)
-    return !(ẋ isa AbstractZero) || within_gradient(x), NoTangent()
-end
-function ChainRulesCore.frule((_, ẋs...), ::typeof(is_differentiating), xs...)
-    return any(ẋ -> !(ẋ isa AbstractZero), ẋs) || is_differentiating(xs...), NoTangent()
+"""
+    primal(x)
+
+Take the value of `x` without its derivative, for predicates:
+
+    PyBridge.cond(PyBridge.primal(x) > 0, log, zero, x)
+
+ForwardDiff 1 compares dual numbers by their derivatives, too, where the values are equal:
+while it differentiates, `x == 0` is false at 0, and `x > 0` may be true. A guard that is meant for
+the value has to ask for the value. Containers become containers of values.
+
+The twin in Python is `jax.lax.stop_gradient`; JAX compares values anyway.
+
+# Examples
+```jldoctest
+julia> using PyBridge
+
+julia> PyBridge.primal((1.0, [2.0]))
+(1.0, [2.0])
+```
+"""
+primal(x) = x
+primal(x::Union{Tuple,NamedTuple}) = map(primal, x)
+
+function ChainRulesCore.rrule(::typeof(primal), x)
+    return x, _ -> (NoTangent(), NoTangent())
 end

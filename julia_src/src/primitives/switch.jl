@@ -47,12 +47,3 @@ function ChainRulesCore.rrule(
     end
     return y, switch_pullback
 end
-
-function ChainRulesCore.frule(
-    config::RuleConfig{>:HasForwardsMode}, (_, _, Δbranches, ẋs...), ::typeof(switch),
-    index::Integer, branches::Tuple, xs...
-)
-    taken = clamp(index, 1, length(branches))
-    ḃ = Δbranches isa AbstractZero ? NoTangent() : Δbranches[taken]
-    return frule_via_ad(config, (ḃ, ẋs...), pick(index, branches), xs...)
-end

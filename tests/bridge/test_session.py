@@ -1,0 +1,284 @@
+"""Julia's life inside Python: start, threads, Ctrl-C, forks, exit. Each in a fresh process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+def test_julia_starts_on_first_use_and_not_before(run_python):
+    run_python("""
+        import sys
+        import pybridge as pb
+        pb.grad(lambda x: x**2)(1.0)
+        pb.grad(lambda x: x**2, backend="finite")(1.0)
+        assert "juliacall" not in sys.modules
+        assert pb.from_julia("x -> x + 1")(1.0) == 2.0
+        assert "juliacall" in sys.modules
+    """)
+
+
+def test_many_threads_start_julia_once(run_python):
+    run_python("""
+        import threading
+        import pybridge as pb
+        answers = []
+        def work():
+            answers.append(float(pb.from_julia("x -> x + 1")(1.0)))
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        assert answers == [2.0] * 8, answers
+    """)
+
+
+def test_threads_neither_hang_nor_crash_while_collections_run(run_python):
+    # Four Python threads, one of them the main one, that allocate on both sides; collections of
+    # both collectors at any moment; errors in between.
+    run_python(
+        """
+        import gc, threading, time
+        import numpy as np
+        import pybridge as pb
+        f = pb.from_julia("x -> (y = [copy(x) for _ in 1:50]; sum(abs2, last(y)))")
+        collect = pb.from_julia("x -> (GC.gc(x > 0); x)")
+        fails = pb.from_julia("x -> error(\\"planted\\")")
+        stop = time.monotonic() + 15
+        counts, wrong = [0] * 4, []
+        def work(k):
+            x = np.arange(100.0) + k
+            while time.monotonic() < stop:
+                g = pb.grad(f, backend="zygote")(x)
+                if not np.allclose(g, 2 * x):
+                    wrong.append(k)
+                if counts[k] % 20 == 0:
+                    collect(1.0)
+                if counts[k] % 30 == 0:
+                    gc.collect()
+                    try:
+                        fails(1.0)
+                        wrong.append("no error")
+                    except pb.JuliaError:
+                        pass
+                if counts[k] % 10 == 0:
+                    pb.from_julia("x -> x")(1.0)   # made and released
+                counts[k] += 1
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+        [t.start() for t in threads]
+        work(3)
+        [t.join() for t in threads]
+        assert not wrong, wrong
+        assert min(counts) > 20, counts
+        """,
+        timeout=120,
+    )
+
+
+def test_juliacall_may_be_used_beside_from_the_main_thread(run_python):
+    run_python("""
+        import threading
+        import numpy as np
+        import pybridge as pb
+        f = pb.from_julia("x -> (y = [copy(x) for _ in 1:100]; sum(abs2, last(y)))")
+        f(np.ones(100))
+        from juliacall import Main
+        stop = threading.Event()
+        def work():
+            while not stop.is_set():
+                f(np.ones(1000))
+        thread = threading.Thread(target=work)
+        thread.start()
+        for _ in range(200):
+            assert Main.seval("sum(rand(1000, 10)) > 0")
+            Main.GC.gc(False)
+        stop.set()
+        thread.join()
+    """)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["x -> (while true; x = sin(x) + rand(); end; x)", "x -> (sleep(120); x)"],
+    ids=["busy", "asleep"],
+)
+def test_ctrl_c_raises_keyboard_interrupt_promptly_and_julia_goes_on(source):
+    program = f"""
+import sys, time
+import pybridge as pb
+f = pb.from_julia({source!r})
+g = pb.from_julia("x -> x + 1")
+g(1.0)
+print("ready", flush=True)
+try:
+    f(1.0)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+assert g(1.0) == 2.0
+print("alive", flush=True)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if line.strip() == "ready":
+                break
+        time.sleep(2)
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+        took = time.monotonic() - sent
+    finally:
+        process.kill()
+    assert process.returncode == 0, output
+    assert "interrupted" in output and "alive" in output
+    assert took < 20, took
+
+
+def test_ctrl_c_in_python_code_is_pythons(run_python):
+    run_python("""
+        import os, signal, time
+        import pybridge as pb
+        pb.from_julia("x -> x")(1.0)
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        try:
+            time.sleep(30)
+        except KeyboardInterrupt:
+            pass
+        else:
+            raise SystemExit("not interrupted")
+        assert pb.from_julia("x -> x + 1")(1.0) == 2.0
+    """)
+
+
+def test_a_fork_is_told_so(run_python):
+    run_python("""
+        import os
+        import pybridge as pb
+        f = pb.from_julia("x -> x + 1")
+        f(1.0)
+        child = os.fork()
+        if child == 0:
+            try:
+                f(1.0)
+            except pb.JuliaForkError as error:
+                os._exit(0 if "spawn" in str(error) else 2)
+            os._exit(3)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert f(1.0) == 2.0
+    """)
+
+
+def test_juliacall_imported_before_with_other_settings_is_explained(run_python):
+    run_python("""
+        import juliacall
+        import pybridge as pb
+        try:
+            pb.from_julia("x -> x")
+        except pb.JuliaUnavailableError as error:
+            assert "PYTHON_JULIACALL_HANDLE_SIGNALS=yes" in str(error), error
+        else:
+            raise SystemExit("no error")
+    """, env=_juliapkg_environment())
+
+
+def test_juliacall_imported_before_with_the_right_settings_works(run_python):
+    run_python("""
+        import threading
+        import numpy as np
+        from juliacall import Main
+        import pybridge as pb
+        f = pb.from_julia("x -> (y = [copy(x) for _ in 1:50]; GC.gc(false); sum(abs2, last(y)))")
+        def work():
+            for _ in range(20):
+                f(np.ones(100))
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        assert Main.seval("1 + 1") == 2
+    """, env=_juliapkg_environment() | {"PYTHON_JULIACALL_HANDLE_SIGNALS": "yes"})
+
+
+def _juliapkg_environment() -> dict[str, str]:
+    """Name the Julia that pybridge would choose, for processes that do not ask pybridge."""
+    from pybridge.julia._locate import choose_julia
+
+    executable = choose_julia().executable
+    assert executable is not None
+    return os.environ | {"PYTHON_JULIAPKG_EXE": executable}
+
+
+def test_exit_is_clean_with_functions_and_pullbacks_alive(run_python):
+    output = run_python("""
+        import pybridge as pb
+        f = pb.from_julia("x -> x .^ 2")
+        import numpy as np
+        value, pull = pb.vjp(f, np.ones(3), backend="zygote")
+        print("done")
+    """)
+    assert output.strip().endswith("done")
+
+
+FAILURES = {
+    "no such julia": ({"PYBRIDGE_JULIA": "/nonexistent/julia"}, "PYBRIDGE_JULIA"),
+    "not a julia": ({"PYTHON_JULIAPKG_EXE": "/bin/false"}, "What happened"),
+    "signals off": (
+        {"PYTHON_JULIACALL_HANDLE_SIGNALS": "no"},
+        "PYTHON_JULIACALL_HANDLE_SIGNALS has to be yes",
+    ),
+    "only half of juliacall's settings": (
+        {"PYTHON_JULIACALL_PROJECT": "/tmp"},
+        "PYTHON_JULIACALL_EXE must be set together",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_every_way_that_start_up_fails_is_explained(run_python, case):
+    changes, text = FAILURES[case]
+    run_python(
+        f"""
+        import pybridge as pb
+        for _ in range(2):   # the second time at once
+            try:
+                pb.from_julia("x -> x")
+            except pb.JuliaUnavailableError as error:
+                assert {text!r} in str(error), error
+                assert 'backend="jax"' in str(error) or {text!r}.startswith("PYTHON"), error
+            else:
+                raise SystemExit("no error")
+        assert pb.grad(lambda x: x**2)(3.0) == 6.0
+        assert not pb.backends()[2].available
+        """,
+        env={**os.environ, **changes},
+    )
+
+
+def test_a_system_that_cannot_be_loaded_touches_no_other(run_python, tmp_path):
+    # Tracker's environment cannot be made below a file; Zygote does not care.
+    (tmp_path / "file").write_text("")
+    run_python(
+        """
+        import pybridge as pb
+        state = {b.name: b for b in pb.backends()}
+        assert not state["tracker"].available and not state["yota"].available
+        assert "could not be installed" in state["tracker"].reason, state["tracker"].reason
+        assert state["zygote"].available and state["forwarddiff"].available
+        f = pb.from_julia("x -> x^2")
+        assert pb.grad(f, backend="zygote")(3.0) == 6.0
+        try:
+            pb.grad(f, backend="tracker")(3.0)
+        except pb.BackendNotLoadedError as error:
+            assert "Tracker" in str(error)
+        else:
+            raise SystemExit("no error")
+        """,
+        env={**os.environ, "PYBRIDGE_ENVIRONMENTS": str(tmp_path / "file" / "below")},
+    )
