@@ -3,3 +3,6 @@
 # dependencies are; before the user's global one, which must not shadow them.
 insert!(LOAD_PATH, min(2, length(LOAD_PATH) + 1), @__DIR__)
 import PyBridge
+
+# An interrupt, which Python passes on, ends the call that is running and not the process.
+Base.exit_on_sigint(false)

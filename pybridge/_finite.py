@@ -165,9 +165,7 @@ def finite_jacobian(
     def arrange(matrices: dict[int, np.ndarray]) -> Any:
         def place(rows: slice, shape: tuple[int, ...]) -> Any:
             return jax.tree.map(
-                lambda leaf: matrices[leaf][rows].reshape(
-                    shape + program.point[leaf].shape
-                ),
+                lambda leaf: matrices[leaf][rows].reshape(shape + program.point[leaf].shape),
                 chosen,
             )
 
@@ -211,9 +209,7 @@ def finite_hessian(
             part = full[rows][:, owner == one][:, :, owner == two]
             return part.reshape(shape + program.point[one].shape + program.point[two].shape)
 
-        return jax.tree.map(
-            lambda one: jax.tree.map(lambda two: block(one, two), chosen), chosen
-        )
+        return jax.tree.map(lambda one: jax.tree.map(lambda two: block(one, two), chosen), chosen)
 
     return _by_output(program, place)
 
@@ -251,7 +247,4 @@ def _stack(columns: list[np.ndarray], like: np.ndarray) -> np.ndarray:
 def _direction(program: Program, tangents: Sequence[Any]) -> dict[int, np.ndarray]:
     """Pick the tangents of the inexact leaves."""
     leaves = jax.tree.leaves(tuple(tangents), is_leaf=lambda leaf: leaf is None)
-    return {
-        i: np.broadcast_to(widen(leaves[i]), program.point[i].shape)
-        for i in program.inexact
-    }
+    return {i: np.broadcast_to(widen(leaves[i]), program.point[i].shape) for i in program.inexact}

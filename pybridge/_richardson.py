@@ -167,9 +167,7 @@ def _rounding(one: np.ndarray, two: np.ndarray, step: float) -> np.ndarray:
     return EPS * (np.abs(one) + np.abs(two)) / step
 
 
-def second_slope(
-    surface: Callable[[float, float], np.ndarray], size: tuple[float, float]
-) -> Slope:
+def second_slope(surface: Callable[[float, float], np.ndarray], size: tuple[float, float]) -> Slope:
     """Differentiate `y(s, t)` once in s and once in t at (0, 0).
 
     Args:

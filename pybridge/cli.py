@@ -47,9 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="pybridge",
         description="Ask AD systems of two languages the same questions.",
     )
-    parser.add_argument(
-        "--version", action="version", version=f"pybridge {package_version()}"
-    )
+    parser.add_argument("--version", action="version", version=f"pybridge {package_version()}")
     commands = parser.add_subparsers(required=True, metavar="command")
 
     check = commands.add_parser(
@@ -79,9 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--html", type=Path, metavar="FILE", help="also write a page that explains itself"
     )
-    check.add_argument(
-        "-v", "--verbose", action="store_true", help="show sources and every number"
-    )
+    check.add_argument("-v", "--verbose", action="store_true", help="show sources and every number")
     check.set_defaults(run=_check)
 
     doctor = commands.add_parser(

@@ -1,7 +1,7 @@
-"""JAX's transforms with any AD system: `grad`, `value_and_grad`, `jvp`, `vjp`, `jacobian`,
-`hessian`.
+"""JAX's transforms with any AD system.
 
-The names, arguments and results are JAX's; `backend` says which system differentiates.
+`grad`, `value_and_grad`, `jvp`, `vjp`, `jacobian` and `hessian`: the names, arguments and
+results are JAX's; `backend` says which system differentiates.
 """
 
 from __future__ import annotations
@@ -343,9 +343,7 @@ def _numbers(args: tuple[Any, ...], argnums: Argnums) -> tuple[int, ...]:
     return tuple(n % len(args) for n in numbers)
 
 
-def _checked(
-    transformed: Callable[..., Any], f: Any, argnums: Argnums
-) -> Callable[..., Any]:
+def _checked(transformed: Callable[..., Any], f: Any, argnums: Argnums) -> Callable[..., Any]:
     """Let every system complain about `argnums` in the same words."""
 
     @functools.wraps(f)
@@ -403,9 +401,7 @@ def _finite_gradient(
 
 def _as_argument(derivative: np.ndarray, x: Any) -> Any:
     """Give a derivative the argument's dtype and kind of array."""
-    dtype = (
-        x.dtype if hasattr(x, "dtype") else jax.dtypes.canonicalize_dtype(np.result_type(x))
-    )
+    dtype = x.dtype if hasattr(x, "dtype") else jax.dtypes.canonicalize_dtype(np.result_type(x))
     narrow = np.asarray(derivative).astype(dtype)
     return jax.numpy.asarray(narrow) if not isinstance(x, np.ndarray) else narrow
 
@@ -424,9 +420,7 @@ def _narrow(tree: Any, args: Any) -> Any:
         x = np.asarray(x)
         if np.issubdtype(x.dtype, np.inexact) and inexact:
             real = np.result_type(*inexact)
-            x = x.astype(
-                np.result_type(real, np.complex64) if x.dtype.kind == "c" else real
-            )
+            x = x.astype(np.result_type(real, np.complex64) if x.dtype.kind == "c" else real)
         return x if wants_numpy else jax.numpy.asarray(x)
 
     return jax.tree_util.tree_map(one, tree)

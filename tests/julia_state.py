@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 
 
-
 @functools.cache
 def why_not() -> str | None:
     """Say why Julia cannot be used; None where it can.
@@ -13,10 +12,9 @@ def why_not() -> str | None:
     A Julia counts as found where it is on PATH or named by a setting. Nothing is downloaded for
     a test run: with neither, the tests are skipped.
     """
+    from pybridge import BridgeError
     from pybridge.julia._locate import choose_julia
     from pybridge.julia._session import session
-
-    from pybridge import BridgeError
 
     if choose_julia().executable is None:
         return "no julia on PATH, and none of PYBRIDGE_JULIA, PYTHON_JULIAPKG_EXE is set"
@@ -32,5 +30,3 @@ def is_required() -> bool:
     from pybridge._config import setting
 
     return bool(setting("PYBRIDGE_REQUIRE_JULIA").value)
-
-

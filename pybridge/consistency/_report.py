@@ -75,9 +75,7 @@ def _table(run: Run, width: int) -> Table:
     left = width - names - 1 - (_TITLE_WIDTH + 2 if titles else 0)
     room = min(left // len(run.systems) - 4, _CELL_WIDTH)
 
-    table = Table(
-        box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False, header_style="bold"
-    )
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False, header_style="bold")
     table.add_column("scenario", no_wrap=True, min_width=names)
     if titles:
         table.add_column("", style="dim", max_width=_TITLE_WIDTH, no_wrap=True)

@@ -189,9 +189,7 @@ def ask(scenario: Scenario, backend: Backend) -> Answer:
                     derivative=np.asarray(derivative, float),
                 )
             except Exception as error:
-                mode_answer = replace(
-                    mode_answer, error=_error_name(error), message=str(error)
-                )
+                mode_answer = replace(mode_answer, error=_error_name(error), message=str(error))
             modes.append(judge(scenario, backend.name, plain, mode_answer))
     status = max((m.status for m in modes), key=STATUSES.index)
     seconds = time.perf_counter() - start

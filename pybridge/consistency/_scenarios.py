@@ -105,11 +105,7 @@ def load_scenarios() -> tuple[Scenario, ...]:
     Raises:
         ArgumentValueError: the table has an entry that means nothing.
     """
-    text = (
-        resources.files("pybridge.consistency")
-        .joinpath("scenarios.toml")
-        .read_text("utf-8")
-    )
+    text = resources.files("pybridge.consistency").joinpath("scenarios.toml").read_text("utf-8")
     return parse_scenarios(text)
 
 

@@ -115,9 +115,7 @@ def hessian(
         )
 
     # The columns of the transpose are the rows, one leaf's after the other's.
-    return _split(
-        result.raw().T, args, numbers, single, lambda block, x: columns(block.T, x)
-    )
+    return _split(result.raw().T, args, numbers, single, lambda block, x: columns(block.T, x))
 
 
 def _run(
@@ -125,9 +123,7 @@ def _run(
 ) -> Result:
     _backends.load(backend)
     try:
-        return f.handle.run(
-            operation, args, backend=backend, argnums=numbers, layout=f.layout
-        )
+        return f.handle.run(operation, args, backend=backend, argnums=numbers, layout=f.layout)
     except JuliaError as error:
         error.add_note(f"(thrown while {backend} differentiated {f!r})")
         raise

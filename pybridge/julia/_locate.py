@@ -14,7 +14,7 @@ from .._config import setting
 from .._errors import ConfigError, explain
 
 # What julia_src/Project.toml asks for.
-_OLDEST_JULIA = (1, 10)
+_OLDEST_JULIA = (1, 10, 0)
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ def choose_julia() -> JuliaChoice:
             )
         return JuliaChoice(path, chosen.origin)
     path = shutil.which("julia")
-    if path is not None and (julia_version(path) or (0,)) >= _OLDEST_JULIA:
+    if path is not None and (julia_version(path) or (0, 0, 0)) >= _OLDEST_JULIA:
         return JuliaChoice(path, "julia on PATH")
     return JuliaChoice(None, "juliapkg finds or installs one")
 
 
-def julia_version(executable: str) -> tuple[int, ...] | None:
+def julia_version(executable: str) -> tuple[int, int, int] | None:
     """Ask a julia for its version; None if it does not answer."""
     try:
         reply = subprocess.run(
@@ -86,14 +86,14 @@ def julia_version(executable: str) -> tuple[int, ...] | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = re.search(r"julia version (\d+)\.(\d+)\.(\d+)", reply.stdout)
-    return tuple(map(int, match.groups())) if match else None
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
-def hand_to_juliapkg(choice: JuliaChoice) -> None:
-    """Tell juliapkg, which reads it when it is first imported, which Julia to use."""
+def for_juliapkg(choice: JuliaChoice) -> dict[str, str]:
+    """Say by which environment variables juliapkg, when it is first imported, uses the choice."""
     if choice.executable is None or os.environ.get("PYTHON_JULIACALL_EXE"):
-        return
-    os.environ.setdefault("PYTHON_JULIAPKG_EXE", choice.executable)
+        return {}
     state = sys.modules.get("juliapkg.state")
     if state is not None and not state.STATE["resolved"]:
-        state.STATE["override_executable"] = os.environ["PYTHON_JULIAPKG_EXE"]
+        state.STATE["override_executable"] = choice.executable  # it has read them already
+    return {"PYTHON_JULIAPKG_EXE": choice.executable}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -11,8 +13,9 @@ from typing import Any, TypeVar
 
 from .._errors import BridgeError, JuliaForkError, JuliaUnavailableError
 from . import _environments
+from ._interrupt import keep_sigint_handler
 from ._library import Library
-from ._locate import choose_julia, hand_to_juliapkg, julia_source
+from ._locate import choose_julia, for_juliapkg, julia_source
 from ._worker import Worker
 
 T = TypeVar("T")
@@ -47,7 +50,11 @@ class Session:
         """Start Julia; `session()` is how everybody gets the one that there is."""
         self._worker = Worker()
         self._packages: dict[str, str | BridgeError] = {}
+        self._closed = False
+        _free_starting_thread()
         self._worker.call(self._start)
+        # After juliacall's own hook, so that it runs before: that one ends Julia.
+        atexit.register(self._close)
 
     def call(self, work: Callable[[Library], T]) -> T:
         """Run `work` on Julia's thread.
@@ -62,7 +69,7 @@ class Session:
 
     def post(self, work: Callable[[Library], None]) -> None:
         """Run `work` on Julia's thread some time later. Safe in finalizers."""
-        if not _forked:
+        if not (_forked or self._closed):
             self._worker.post(lambda: work(self.library))
 
     def require(self, package: str) -> str:
@@ -88,9 +95,16 @@ class Session:
             raise type(known)(*known.args)
         return known
 
+    def _close(self) -> None:
+        """Let the worker finish what it has, and give it nothing more."""
+        self._closed = True
+        if not _forked:
+            self._worker.call(lambda: None)
+
     def _start(self) -> None:
         """Start Julia on this thread and leave it in the GC-safe state."""
-        juliacall = _import_juliacall()
+        with keep_sigint_handler():
+            juliacall = _import_juliacall()
         main = juliacall.Main
         try:
             main.include(str(julia_source() / "start.jl"))
@@ -106,6 +120,31 @@ class Session:
         self.library.leave_to_collector()
 
 
+def _free_starting_thread() -> None:
+    """Where juliacall was imported before, take the thread that did it out of Julia.
+
+    That is Python's main thread, as a rule. It is in Julia's list of threads and would keep every
+    collection on the worker waiting.
+
+    Raises:
+        JuliaUnavailableError: this is another thread, and only that one can do it.
+    """
+    started = sys.modules.get("juliacall")
+    if started is None or not started.CONFIG.get("inited"):
+        return
+    if threading.current_thread() is not threading.main_thread():
+        raise JuliaUnavailableError(
+            "juliacall was imported before pybridge started Julia, and pybridge was first used "
+            "on another thread than the main one. Use pybridge once on the main thread, for "
+            "example pb.backends(), or use it before juliacall is imported."
+        )
+    # Julia's start took Ctrl-C away from this thread, too.
+    signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    gc_safe_enter = started.Main.seval("Int(cglobal(:jl_gc_safe_enter))")
+    ctypes.CFUNCTYPE(ctypes.c_int8)(int(gc_safe_enter))()
+
+
 def _import_juliacall() -> Any:
     """Import juliacall the way pybridge needs it.
 
@@ -114,7 +153,7 @@ def _import_juliacall() -> Any:
     """
     started = sys.modules.get("juliacall")
     if started is not None and started.CONFIG.get("inited"):
-        if started.CONFIG.get("opt_handle_signals") is not True:
+        if started.CONFIG.get("opt_handle_signals") != "yes":
             raise JuliaUnavailableError(
                 "juliacall was imported before pybridge started Julia, without "
                 "PYTHON_JULIACALL_HANDLE_SIGNALS=yes. With that setting missing, a garbage "
@@ -123,15 +162,15 @@ def _import_juliacall() -> Any:
                 "PYTHON_JULIACALL_HANDLE_SIGNALS=yes before Python starts."
             )
         return started
-    for name, value in _JULIACALL.items():
-        os.environ.setdefault(name, value)
-    if os.environ["PYTHON_JULIACALL_HANDLE_SIGNALS"] != "yes":
+    choice = choose_julia()
+    wanted = {**_JULIACALL, **for_juliapkg(choice)}
+    if os.environ.get("PYTHON_JULIACALL_HANDLE_SIGNALS", "yes") != "yes":
         raise JuliaUnavailableError(
             "PYTHON_JULIACALL_HANDLE_SIGNALS has to be yes for pybridge, got "
             f"{os.environ['PYTHON_JULIACALL_HANDLE_SIGNALS']!r}. Unset it, or set it to yes."
         )
-    choice = choose_julia()
-    hand_to_juliapkg(choice)
+    missing = {name: value for name, value in wanted.items() if name not in os.environ}
+    os.environ.update(missing)
     try:
         import juliacall
     except BaseException as error:
@@ -143,6 +182,10 @@ def _import_juliacall() -> Any:
             f"Julia could not be started ({choice.origin}).\n"
             f"What happened: {type(error).__name__}: {error}\n{_WAYS_OUT}"
         ) from error
+    finally:
+        # Meant for juliacall alone, not for the processes that this one starts.
+        for name in missing:
+            os.environ.pop(name, None)
     return juliacall
 
 
@@ -199,11 +242,3 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-@atexit.register
-def _let_julia_exit() -> None:
-    """Keep the worker out of the way while juliacall's exit hook runs."""
-    if is_started():
-        assert _session is not None
-        _session.call(lambda library: None)

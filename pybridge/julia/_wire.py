@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 import jax
+import jax.core
 import numpy as np
 
 from .._errors import ArgumentTypeError, UnsupportedModeError, explain

@@ -95,9 +95,7 @@ def _systems() -> list[Row]:
     rows = []
     for backend in backends():
         if backend.available:
-            rows.append(
-                Row(backend.name, f"{backend.package} {backend.version}", backend.mode)
-            )
+            rows.append(Row(backend.name, f"{backend.package} {backend.version}", backend.mode))
         else:
             rows.append(Row(backend.name, "not available", backend.reason or ""))
     return rows
@@ -105,9 +103,7 @@ def _systems() -> list[Row]:
 
 def _settings() -> list[Row]:
     rows = [
-        Row(
-            s.name, "unset" if s.value is None else str(s.value), f"{s.origin}; {s.meaning}"
-        )
+        Row(s.name, "unset" if s.value is None else str(s.value), f"{s.origin}; {s.meaning}")
         for s in settings()
     ]
     rows += [

@@ -194,14 +194,12 @@ def _promoted_dtypes(where: str, traced: list[_Traced]) -> list[Any]:
                 dtypes.append(jnp.result_type(*(_promotable(aval) for aval in avals)))
         except (TypeError, ValueError) as error:
             found = _listing(
-                (branch.name, aval.str_short())
-                for branch, aval in zip(traced, avals, strict=True)
+                (branch.name, aval.str_short()) for branch, aval in zip(traced, avals, strict=True)
             )
             raise BranchMismatchError(
                 explain(
                     where,
-                    expected=f"outputs{_at(traced[0].paths[i])} of dtypes that have a "
-                    "common one",
+                    expected=f"outputs{_at(traced[0].paths[i])} of dtypes that have a common one",
                     got=found,
                     fix="Convert one of them in its branch.",
                 )
@@ -262,9 +260,7 @@ def _check_same_shapes(where: str, first: _Traced, other: _Traced) -> None:
                 explain(
                     where,
                     expected=f"outputs{_at(path)} of the same shape in every branch",
-                    got=_listing(
-                        ((first.name, a.str_short()), (other.name, b.str_short()))
-                    ),
+                    got=_listing(((first.name, a.str_short()), (other.name, b.str_short()))),
                     fix="Broadcast or reshape one of them in its branch.",
                 )
             )

@@ -83,9 +83,7 @@ def switch_elementwise(
     masks = branch_masks(index, len(jaxprs))
     for name, mask, branch in zip(names, masks, jaxprs, strict=True):
         taken = lane_any(jnp.any(mask))
-        filled = _filled_inputs(
-            f"{where}, {name}", mask, branch, hoisted, branches.operands
-        )
+        filled = _filled_inputs(f"{where}, {name}", mask, branch, hoisted, branches.operands)
         outs = run_if(taken, branch, [guard(taken, x) for x in filled])
         if results:
             outs = [select(mask, o, r) for o, r in zip(outs, results, strict=True)]
@@ -118,9 +116,7 @@ def _filled_inputs(
                 )
             )
     aligned = alignment.used - alignment.used_whole
-    elementwise = [
-        i in aligned and _fits(jnp.shape(x), shape) for i, x in enumerate(hoisted)
-    ]
+    elementwise = [i in aligned and _fits(jnp.shape(x), shape) for i, x in enumerate(hoisted)]
     kept = {
         _axes(jnp.shape(x), shape)
         for x, is_elementwise in zip(hoisted, elementwise, strict=True)
@@ -159,9 +155,7 @@ class _Fill:
         self._row_taken = jnp.any(in_rows, axis=1)
         rows = lax.iota(np.int32, self._rows)
         first_row = jnp.argmax(self._row_taken).astype(np.int32)
-        self._row = lax.select(
-            self._row_taken, rows, jnp.broadcast_to(first_row, rows.shape)
-        )
+        self._row = lax.select(self._row_taken, rows, jnp.broadcast_to(first_row, rows.shape))
         self._column = jnp.argmax(in_rows, axis=1).astype(np.int32)[self._row]
 
     def __call__(self, x: Any) -> Any:

@@ -216,9 +216,7 @@ def _lane_any_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
 
 lane_any_p.def_impl(lambda mask: mask)
 lane_any_p.def_abstract_eval(lambda mask: mask)
-mlir.register_lowering(
-    lane_any_p, mlir.lower_fun(lambda mask: mask, multiple_results=False)
-)
+mlir.register_lowering(lane_any_p, mlir.lower_fun(lambda mask: mask, multiple_results=False))
 ad.primitive_jvps[lane_any_p] = _lane_any_jvp
 batching.primitive_batchers[lane_any_p] = _lane_any_batch
 

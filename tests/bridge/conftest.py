@@ -21,7 +21,7 @@ def system(request) -> str:
 def run_python():
     """Run a program in a fresh Python and return what it printed."""
 
-    def run(program: str, *, expect: int = 0, timeout: float = 120, env=None) -> str:
+    def run(program: str, *, expect: int = 0, timeout: float = 60, env=None) -> str:
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(program)],
             capture_output=True,

@@ -105,7 +105,9 @@ def test_integers_have_no_gradient(system):
         pb.grad(pb.from_julia("x -> sum(x)"), backend=system)(np.arange(3))
 
 
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, "U3", "M8[s]", object])
+@pytest.mark.parametrize(
+    "dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, "U3", "M8[s]", object]
+)
 def test_dtype_without_an_equal_in_julia(dtype):
     with pytest.raises(pb.ArgumentTypeError, match="float16 to float64"):
         pb.from_julia("identity")(np.zeros(2).astype(dtype))

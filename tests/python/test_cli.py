@@ -83,9 +83,7 @@ def all_statuses():
                 )
             modes = (mode,)
             if system.mode == "both":
-                forward = ModeAnswer(
-                    "forward", "right", scenario.value, scenario.derivative
-                )
+                forward = ModeAnswer("forward", "right", scenario.value, scenario.derivative)
                 modes = (mode, forward)
             answers[scenario.name, system.name] = Answer(
                 scenario.name, system.name, status, scenario.plain_value, modes, 0.5
@@ -153,9 +151,7 @@ def test_progress_stays_out_of_stdout(capsys):
 def test_list(capsys):
     assert main(["check", "--list"]) == 0
     out = capsys.readouterr().out
-    assert [line.split()[0] for line in out.splitlines()] == [
-        s.name for s in load_scenarios()
-    ]
+    assert [line.split()[0] for line in out.splitlines()] == [s.name for s in load_scenarios()]
 
 
 # -------------------------------------------------------------------- reports
@@ -217,9 +213,7 @@ def test_markdown(all_statuses):
     groups = {scenario.group for scenario in all_statuses.scenarios}
     assert len(table) == 2 + len(groups) + len(all_statuses.scenarios)
     assert any(line.startswith("- ✘ `") for line in lines)
-    assert any(
-        line.startswith("**yota**: absent. Julia could not be started.") for line in lines
-    )
+    assert any(line.startswith("**yota**: absent. Julia could not be started.") for line in lines)
     assert lines[-1].endswith("absent.") or "error" in lines[-1]
 
 
@@ -320,9 +314,7 @@ def test_interrupt(monkeypatch, capsys):
 
 
 def run_python(*arguments):
-    return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, timeout=120
-    )
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120)
 
 
 def test_python_m_pybridge():

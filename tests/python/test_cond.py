@@ -1,7 +1,6 @@
 """`cond`: the branch that is taken, all of it, and nothing of the other."""
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -151,13 +150,9 @@ def test_keys_under_vmap_and_array_predicates(key, maybe_jit):
     def f(pred, key):
         return pb.cond(pred, lambda k: k, lambda k: jax.random.fold_in(k, 1), key)
 
-    expected = [
-        k if p else jax.random.fold_in(k, 1) for p, k in zip(pred, keys, strict=True)
-    ]
+    expected = [k if p else jax.random.fold_in(k, 1) for p, k in zip(pred, keys, strict=True)]
     out = maybe_jit(jax.vmap(f))(pred, keys)
-    assert (
-        jax.random.key_data(out) == jnp.stack([jax.random.key_data(k) for k in expected])
-    ).all()
+    assert (jax.random.key_data(out) == jnp.stack([jax.random.key_data(k) for k in expected])).all()
     out = maybe_jit(lambda p, k: pb.cond(p, lambda k: k, lambda k: k, k))(pred, keys)
     assert (jax.random.key_data(out) == jax.random.key_data(keys)).all()
 
@@ -196,9 +191,7 @@ def test_zero_size(shape, maybe_jit):
 def test_no_operands_and_no_outputs(maybe_jit):
     assert maybe_jit(lambda p: pb.cond(p, lambda: 1.0, lambda: 2.0))(True) == 1.0
     assert maybe_jit(lambda p: pb.cond(p, lambda: None, lambda: None))(True) is None
-    assert (
-        maybe_jit(lambda p, x: pb.cond(p, lambda x: (), lambda x: (), x))(True, 1.0) == ()
-    )
+    assert maybe_jit(lambda p, x: pb.cond(p, lambda x: (), lambda x: (), x))(True, 1.0) == ()
 
 
 @pytest.mark.parametrize("pred", [True, np.True_, np.array(True), jnp.array(True)])

@@ -1,7 +1,6 @@
 """What the branches of `cond` close over, what they see, and what they are told."""
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -188,9 +187,7 @@ def test_pure_callback_in_a_branch(maybe_jit):
 
 def test_detection_in_a_branch_is_exact_for_each_operand(maybe_jit):
     def branch(w, x):
-        flags = [
-            jnp.where(pb.within_gradient(v), s, 1.0) for v, s in ((w, 10.0), (x, 100.0))
-        ]
+        flags = [jnp.where(pb.within_gradient(v), s, 1.0) for v, s in ((w, 10.0), (x, 100.0))]
         return flags[0] * flags[1] * w * x
 
     def f(w, x):
@@ -206,13 +203,9 @@ def test_detection_in_a_branch_is_exact_for_each_operand(maybe_jit):
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit, jax.checkpoint])
 def test_an_output_without_derivative_carries_none(wrap):
     def f(w, x):
-        a, b, n = pb.cond(
-            x > 0, lambda w, x: (w * x, x, 1), lambda w, x: (w, 2 * x, 2), w, x
-        )
+        a, b, n = pb.cond(x > 0, lambda w, x: (w * x, x, 1), lambda w, x: (w, 2 * x, 2), w, x)
         assert n.dtype == jnp.int32
-        flags = [
-            jnp.where(pb.within_gradient(v), s, 1.0) for v, s in ((a, 10.0), (b, 100.0))
-        ]
+        flags = [jnp.where(pb.within_gradient(v), s, 1.0) for v, s in ((a, 10.0), (b, 100.0))]
         return flags[0] * flags[1] * a * b
 
     assert jax.value_and_grad(wrap(f), 0)(2.0, 3.0) == (180.0, 90.0)

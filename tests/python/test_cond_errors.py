@@ -1,7 +1,6 @@
 """The errors of `cond`: what was expected, what was got, and where."""
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -55,9 +54,7 @@ def test_branches_that_do_not_match(pred, one, other, message, maybe_jit):
 
 def test_an_elementwise_branch_of_another_shape():
     x = jnp.ones(3)
-    with pytest.raises(
-        pb.BranchMismatchError, match=r"shape \(3,\).*float32\[\] at \['y'\]"
-    ):
+    with pytest.raises(pb.BranchMismatchError, match=r"shape \(3,\).*float32\[\] at \['y'\]"):
         pb.cond(x > 0, lambda x: {"y": x.sum()}, lambda x: {"y": x[0]}, x)
 
 
@@ -79,9 +76,7 @@ def test_a_branch_that_mixes_elements(branch, operation):
 
 
 def test_operands_that_do_not_broadcast():
-    with pytest.raises(
-        pb.ArgumentValueError, match=r"operands\[1\]\['w'\] of shape \(2,\)"
-    ):
+    with pytest.raises(pb.ArgumentValueError, match=r"operands\[1\]\['w'\] of shape \(2,\)"):
         pb.cond(jnp.ones(3) > 0, lambda x, t: x, lambda x, t: x, 1.0, {"w": jnp.ones(2)})
 
 

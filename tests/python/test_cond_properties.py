@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -85,9 +84,7 @@ def alone(function, order):
 def test_equals_a_python_loop_over_elements(derivative, mapped, name, other, numbers):
     order, _ = DERIVATIVES[derivative]
     branch, smooth = POLES[name]
-    expected = [
-        float(alone(branch if smooth(x) else ELSE[other], order)(x)) for x in numbers
-    ]
+    expected = [float(alone(branch if smooth(x) else ELSE[other], order)(x)) for x in numbers]
     assert np.isfinite(expected).all()
     result = compiled(name, other, mapped, derivative)(jnp.array(numbers))
     np.testing.assert_allclose(result, expected, rtol=2e-5, atol=1e-5)

@@ -60,9 +60,7 @@ def test_while_loop_and_fori_loop(maybe_jit):
 def test_shard_map(check_vma, mesh):
     def shard(f, *specs):
         return jax.jit(
-            jax.shard_map(
-                f, mesh=mesh, in_specs=specs, out_specs=P("i"), check_vma=check_vma
-            )
+            jax.shard_map(f, mesh=mesh, in_specs=specs, out_specs=P("i"), check_vma=check_vma)
         )
 
     x = jnp.array([1.0, 0.0, -1.0, 2.0, 4.0, -2.0, 0.0, 0.5])
@@ -128,9 +126,7 @@ def test_named_axes(maybe_jit):
 
     mapped = jax.vmap(f, (0, None), axis_name="lanes")
     equal(maybe_jit(mapped)(jnp.array([1.0, 3.0]), True), [-1, 1])
-    equal(
-        jax.jit(jax.jacrev(mapped))(jnp.array([1.0, 3.0]), True), [[0.5, -0.5], [-0.5, 0.5]]
-    )
+    equal(jax.jit(jax.jacrev(mapped))(jnp.array([1.0, 3.0]), True), [[0.5, -0.5], [-0.5, 0.5]])
 
 
 def test_custom_rules_in_branches(maybe_jit):

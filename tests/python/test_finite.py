@@ -121,9 +121,7 @@ def test_jacobian_has_output_shape_then_input_shape():
     expected = jax.jacobian(f, argnums=(0, 1))(a, b)
     shapes = jax.tree.map(np.shape, expected)
     assert jax.tree.map(np.shape, jacobian) == shapes
-    jax.tree.map(
-        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5), jacobian, expected
-    )
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5), jacobian, expected)
 
 
 def test_hessian():

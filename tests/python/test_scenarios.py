@@ -98,9 +98,7 @@ def test_values_are_true(name):
     np.testing.assert_allclose(scenario.plain_value, plain, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "name", [s.name for s in SCENARIOS.values() if s.derivative is not None]
-)
+@pytest.mark.parametrize("name", [s.name for s in SCENARIOS.values() if s.derivative is not None])
 def test_derivatives_are_true(name):
     scenario = SCENARIOS[name]
     found = finite_gradient(TRUTH[name], scenario.args, convert=as_given)

@@ -64,9 +64,7 @@ def test_the_index_is_clamped(dtype, maybe_jit, x64):
     for index, expected in ((0, 0), (2, 2), (3, 2), (info.max, 2), (info.min, 0)):
         index = np.asarray(index, dtype)
         assert maybe_jit(lambda i: pb.switch(i, branches))(index) == expected
-        assert (
-            maybe_jit(jax.vmap(lambda i: pb.switch(i, branches)))(index[None]) == expected
-        )
+        assert maybe_jit(jax.vmap(lambda i: pb.switch(i, branches)))(index[None]) == expected
 
 
 def test_zero_size(maybe_jit):
@@ -85,9 +83,7 @@ def test_agrees_with_jax_on_an_unbatched_index(maybe_jit):
 def test_one_branch_and_python_integers(maybe_jit):
     assert maybe_jit(lambda i: pb.switch(i, [lambda x: x], 2.0))(5) == 2.0
     assert maybe_jit(lambda x: pb.switch(1, [jnp.sin, lambda x: x], x))(2.0) == 2.0
-    assert (
-        maybe_jit(jax.vmap(lambda i: pb.switch(i, [lambda: 1.0])))(jnp.arange(3)).sum() == 3
-    )
+    assert maybe_jit(jax.vmap(lambda i: pb.switch(i, [lambda: 1.0])))(jnp.arange(3)).sum() == 3
 
 
 def test_more_branches_than_a_small_dtype_counts(maybe_jit):

@@ -33,9 +33,7 @@ def chooses(x):
     """The same through `cond`, inside a `cond` whose predicate depends on `x`."""
     return pb.cond(
         x > 0,
-        lambda x: pb.cond(
-            pb.within_gradient(x), lambda x: 10.0 * value(x), lambda x: value(x), x
-        ),
+        lambda x: pb.cond(pb.within_gradient(x), lambda x: 10.0 * value(x), lambda x: value(x), x),
         lambda x: jnp.log(x),
         x,
     )
