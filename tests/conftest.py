@@ -10,6 +10,7 @@ from pathlib import Path
 _DEVICES = "--xla_force_host_platform_device_count=8"
 if _DEVICES not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_DEVICES}".strip()
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import pytest
 

@@ -3,12 +3,6 @@
 import os
 import zlib
 
-# Before JAX is imported: the tests of shard_map want several devices.
-os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
-)
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-
 import jax
 import pytest
 
