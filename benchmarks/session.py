@@ -2,8 +2,8 @@
 
     python benchmarks/session.py
 
-Prints ratios and differences of things measured in one run. Start-up figures are medians over
-fresh processes with everything precompiled.
+Start-up figures are medians over fresh processes with everything precompiled. Call figures are
+the least of many calls, from Python and inside Julia, in one run.
 """
 
 from __future__ import annotations
@@ -12,40 +12,43 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 
 import pybridge as pb
 
-SOURCE = "x -> sum(abs2, x)"
+FUNCTION = "x -> sum(abs2, x)"
 
-# The same call inside Julia: the minimum over many, in seconds.
+# The same gradient, timed by Julia itself: the least of many, in seconds.
 INSIDE = """
-(system, n) -> begin
-    b = PyBridge.BACKENDS[Symbol(system)]
-    f = {source}
-    x = rand(n)
-    call() = PyBridge.value_and_gradient(b, f, (x,), Val((1,)))
-    best = Inf
-    for _ in 1:200
-        best = min(best, @elapsed call())
-    end
-    best
+n -> begin
+    f = {function}
+    x = rand(Int(n))
+    gradient() = PyBridge.value_and_gradient(PyBridge.BACKENDS.{system}, f, (x,), Val((1,)))
+    minimum(_ -> @elapsed(gradient()), 1:2000)
 end
 """
 
 
-def fresh(program: str, times: int = 5) -> float:
-    """Median of what `program` prints in fresh processes."""
+def fresh(program: str, times: int) -> float:
+    """Take the median of the seconds that `program` prints last, in fresh processes."""
     found = []
     for _ in range(times):
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        )
         found.append(float(done.stdout.split()[-1]))
     return statistics.median(found)
 
 
-def best(call, times: int = 2000) -> float:
-    """Minimum time of a call, in seconds."""
+def timed(setup: str, work: str) -> str:
+    """Write a program that prints how many seconds `work` takes after `setup`."""
+    return f"import time; {setup}; s = time.perf_counter(); {work}; print(time.perf_counter() - s)"
+
+
+def least(call: Callable[[], object], times: int = 2000) -> float:
+    """Take the least time of a call, in seconds."""
     call()
     found = float("inf")
     for _ in range(times):
@@ -57,38 +60,30 @@ def best(call, times: int = 2000) -> float:
 
 def main() -> None:
     """Run all measurements."""
-    clock = "import time; s = time.perf_counter(); {}; print(time.perf_counter() - s)"
-    jax_first = "import jax, jax.numpy; " + clock.format("import pybridge")
-    print(f"import pybridge after jax: {1e3 * fresh(jax_first):.1f} ms")
-    start = clock.format("from pybridge.julia._session import session; session()")
-    print(f"start of Julia with PyBridge loaded: {fresh('import pybridge; ' + start, 3):.2f} s")
-    first = clock.format(f"import pybridge as pb; pb.grad(pb.from_julia({SOURCE!r}))(2.0)")
-    print(f"first gradient through Zygote in a new process: {fresh(first, 3):.2f} s")
+    imported = fresh(timed("import jax, jax.numpy", "import pybridge"), 5)
+    print(f"import pybridge after import jax: {1e3 * imported:.0f} ms more")
+    session = "from pybridge.julia._session import session"
+    started = fresh(timed(f"import jax; {session}", "session()"), 3)
+    print(f"start of Julia with PyBridge: {started:.2f} s")
+    first = f"float(pb.grad(pb.from_julia({FUNCTION!r}), backend='zygote')(2.0))"
+    gradient = fresh(timed("import pybridge as pb", first), 3)
+    print(f"first gradient through Zygote in a new process: {gradient:.2f} s")
 
     x = np.random.default_rng(0).random(1000)
-    f = pb.from_julia(SOURCE)
-    print("value_and_grad on a 1000-vector:  from Python   inside Julia   difference")
+    f = pb.from_julia(FUNCTION)
+    print("value_and_grad of a 1000-vector   from Python   inside Julia   more   ratio")
     for backend in pb.backends():
         if backend.language != "julia" or not backend.available:
             continue
-        outside = best(lambda name=backend.name: pb.value_and_grad(f, backend=name)(x))
-        handle = SOURCE_INSIDE[backend.name]
-        inside = handle()
+        gradient = pb.value_and_grad(f, backend=backend.name)
+        outside = 1e6 * least(lambda gradient=gradient: gradient(x))
+        source = INSIDE.format(function=FUNCTION, system=backend.name)
+        inside = 1e6 * float(pb.from_julia(source)(x.size))
         print(
-            f"  {backend.name:12} {1e6 * outside:21.1f} us {1e6 * inside:11.1f} us "
-            f"{1e6 * (outside - inside):9.1f} us"
+            f"  {backend.name:30} {outside:8.1f} us {inside:11.1f} us {outside - inside:5.1f} us"
+            f" {outside / inside:5.2f}"
         )
 
-
-def _inside(system: str):
-    def measure() -> float:
-        source = f'n -> ({INSIDE.format(source=SOURCE).strip()})("{system}", Int(n))'
-        return float(pb.from_julia(source)(1000))
-
-    return measure
-
-
-SOURCE_INSIDE = {name: _inside(name) for name in ("zygote", "forwarddiff", "tracker", "yota")}
 
 if __name__ == "__main__":
     main()

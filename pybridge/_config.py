@@ -34,7 +34,7 @@ _TEXT = {
     "PYBRIDGE_ENVIRONMENTS": "folder for the AD systems' own Julia environments",
 }
 _SWITCH = {
-    "PYBRIDGE_OFFLINE": "install nothing, use what is there",
+    "PYBRIDGE_OFFLINE": "make the AD systems' environments from what is downloaded already",
     "PYBRIDGE_REQUIRE_JULIA": "tests that need Julia fail instead of being skipped",
 }
 _TRUE, _FALSE = {"1", "yes", "true", "on"}, {"0", "no", "false", "off", ""}

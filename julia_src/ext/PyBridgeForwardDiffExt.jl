@@ -3,6 +3,7 @@
 module PyBridgeForwardDiffExt
 
 using ForwardDiff: ForwardDiff, Dual
+using PrecompileTools: @compile_workload, @setup_workload
 using PyBridge: PyBridge, ForwardDiffBackend
 
 PyBridge.check_available(::ForwardDiffBackend) = true
@@ -99,6 +100,15 @@ function check_real(b, args)
     any(x -> eltype(x) <: Complex, PyBridge.leaves(args)) && PyBridge.refuse(
         b, "derivatives with respect to complex numbers", "Use backend=\"zygote\" or \"jax\".")
     return nothing
+end
+
+@setup_workload begin
+    f(x) = sum(abs2, x)
+    @compile_workload begin
+        for x in (1.0, [1.0, 2.0], Float32[1, 2])
+            PyBridge.value_and_gradient(ForwardDiffBackend(), f, (x,), Val((1,)))
+        end
+    end
 end
 
 end

@@ -3,6 +3,7 @@
 # tracked array.
 module PyBridgeTrackerExt
 
+using PrecompileTools: @compile_workload, @setup_workload
 using PyBridge: PyBridge, TrackerBackend
 using Tracker: Tracker, TrackedArray, TrackedReal
 
@@ -63,5 +64,14 @@ backpropagate(y, ::PyBridge.NoGradient) = nothing
 backpropagate(::Nothing, ȳ) = nothing
 # Not the first call may destroy the graph: a Jacobian walks it once for each row.
 backpropagate(y, ȳ) = Tracker.back!(y, ȳ; once=false)
+
+@setup_workload begin
+    f(x) = sum(abs2, x)
+    @compile_workload begin
+        for x in (1.0, [1.0, 2.0], Float32[1, 2])
+            PyBridge.value_and_gradient(TrackerBackend(), f, (x,), Val((1,)))
+        end
+    end
+end
 
 end

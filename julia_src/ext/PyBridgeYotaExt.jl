@@ -6,6 +6,7 @@
 module PyBridgeYotaExt
 
 using ChainRulesCore: ChainRulesCore, NoTangent, unthunk
+using PrecompileTools: @compile_workload, @setup_workload
 using PyBridge: PyBridge, YotaBackend
 using Yota: Yota
 
@@ -60,6 +61,15 @@ function PyBridge.pullback(
         return map(i -> cotangents[i+1], argnums)
     end
     return y, selected
+end
+
+@setup_workload begin
+    f(x) = sum(abs2, x)
+    @compile_workload begin
+        for x in ([1.0, 2.0], Float32[1, 2])
+            PyBridge.value_and_gradient(YotaBackend(), f, (x,), Val((1,)))
+        end
+    end
 end
 
 end

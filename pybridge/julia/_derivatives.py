@@ -12,6 +12,7 @@ from .. import _backends
 from .._errors import ArgumentTypeError, ArgumentValueError, JuliaError, explain
 from ..interop._from_julia import JuliaFunction
 from ._functions import PullbackHandle, Result, public
+from ._session import session
 from ._wire import as_leaf
 
 _Numbers = tuple[int, ...]
@@ -121,7 +122,7 @@ def hessian(
 def _run(
     f: JuliaFunction, operation: str, args: tuple[Any, ...], backend: str, numbers: _Numbers
 ) -> Result:
-    _backends.load(backend)
+    session().require(_backends.row(backend).package)
     try:
         return f.handle.run(operation, args, backend=backend, argnums=numbers, layout=f.layout)
     except JuliaError as error:

@@ -9,7 +9,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
-from test_docs import NAMES, ROOT, code_blocks, docstrings, run_doctest, run_page
+from test_docs import (  # pyright: ignore[reportMissingImports]
+    NAMES,
+    ROOT,
+    code_blocks,
+    docstrings,
+    run_doctest,
+    run_page,
+)
 
 WITH_JULIA = [name for name in NAMES if any(block.julia for block in code_blocks(ROOT / name))]
 
