@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import os
 import signal
@@ -99,7 +100,9 @@ class Session:
         """Let the worker finish what it has, and give it nothing more."""
         self._closed = True
         if not _forked:
-            self._worker.call(lambda: None)
+            # A call that does not stop must not keep Python from ending.
+            with contextlib.suppress(JuliaUnavailableError):
+                self._worker.call(lambda: None)
 
     def _start(self) -> None:
         """Start Julia on this thread and leave it in the GC-safe state."""

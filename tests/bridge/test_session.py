@@ -234,6 +234,21 @@ def test_exit_is_clean_with_functions_and_pullbacks_alive(run_python):
     assert output.strip().endswith("done")
 
 
+def test_exit_with_a_call_that_does_not_stop(run_python):
+    # A loop without a safepoint: nothing can stop it, and Python ends all the same.
+    output = run_python("""
+        import os, signal, threading
+        import pybridge as pb
+        f = pb.from_julia("x -> (while true; end; x)")
+        threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            f(1.0)
+        except KeyboardInterrupt:
+            print("interrupted")
+    """)
+    assert output.strip().endswith("interrupted")
+
+
 FAILURES = {
     "no such julia": ({"PYBRIDGE_JULIA": "/nonexistent/julia"}, "PYBRIDGE_JULIA"),
     "not a julia": ({"PYTHON_JULIAPKG_EXE": "/bin/false"}, "What happened"),
