@@ -41,6 +41,8 @@ def pytest_runtest_setup(item):
 
 
 def pytest_terminal_summary(terminalreporter):
+    for note in julia_state.notes:
+        terminalreporter.write_line(note)
     if _skipped:
         terminalreporter.section("Julia not found", sep="!", red=True, bold=True)
         terminalreporter.write_line(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 
+# What the summary of the run says about Julia.
+notes: list[str] = []
+
 
 @functools.cache
 def why_not() -> str | None:
