@@ -34,9 +34,11 @@ _TEXT = {
     "PYBRIDGE_ENVIRONMENTS": "folder for the AD systems' own Julia environments",
 }
 _SWITCH = {
+    "PYBRIDGE_FFI": "let compiled programs call Julia directly; off: through Python",
     "PYBRIDGE_OFFLINE": "make the AD systems' environments from what is downloaded already",
     "PYBRIDGE_REQUIRE_JULIA": "tests that need Julia fail instead of being skipped",
 }
+_ON_BY_DEFAULT = {"PYBRIDGE_FFI"}
 _TRUE, _FALSE = {"1", "yes", "true", "on"}, {"0", "no", "false", "off", ""}
 
 
@@ -56,7 +58,7 @@ def setting(name: str) -> Setting:
     origin = "default" if raw is None else f"environment variable {name}={raw}"
     if name in _TEXT:
         return Setting(name, raw or None, origin, _TEXT[name])
-    word = (raw or "").strip().lower()
+    word = (raw or ("on" if name in _ON_BY_DEFAULT else "")).strip().lower()
     if word not in _TRUE | _FALSE:
         raise ConfigError(
             explain(

@@ -8,27 +8,79 @@ using PyBridge: PyBridge, ForwardDiffBackend
 
 PyBridge.check_available(::ForwardDiffBackend) = true
 
-struct PushforwardTag end
-const PushforwardDual{T} = Dual{ForwardDiff.Tag{PushforwardTag,T}}
-
 function PyBridge.pushforward(b::ForwardDiffBackend, f, args::Tuple, tangents::Tuple)
     check_real(b, args)
-    y = f(PyBridge.maptree(dual, args, tangents)...)
-    return PyBridge.maptree(primal, y), PyBridge.maptree(tangent, y)
+    return pushforward(direction_tag((args, tangents)), f, args, tangents)
+end
+function pushforward(::Type{T}, f, args, tangents) where {T}
+    y = f(PyBridge.maptree((x, ẋ) -> dual(T, x, ẋ), args, tangents)...)
+    return PyBridge.maptree(y -> primal(T, y), y), PyBridge.maptree(y -> tangent(T, y), y)
 end
 
 PyBridge.primal(x::Dual) = PyBridge.primal(ForwardDiff.value(x))
 PyBridge.primal(x::AbstractArray{<:Dual}) = map(PyBridge.primal, x)
 
-dual(x::Union{Integer,AbstractArray{<:Integer}}, ẋ) = x
-dual(x, ẋ) = Dual{ForwardDiff.Tag{PushforwardTag,eltype(x)}}.(x, ẋ)
+# --- one direction -------------------------------------------------------------------------
 
-primal(y::Number) = y
-primal(y::PushforwardDual) = ForwardDiff.value(y)
-primal(y::AbstractArray) = map(primal, y)
-tangent(y::Number) = zero(y)
-tangent(y::PushforwardDual) = ForwardDiff.partials(y, 1)
-tangent(y::AbstractArray) = map(tangent, y)
+struct DirectionTag end
+
+# One tag for all arguments of a call, whatever their dtypes. Within another direction the
+# numbers are that one's duals, so the tag differs, and it is counted later, as ForwardDiff
+# wants of the inner one.
+function direction_tag(tree)
+    T = ForwardDiff.Tag{DirectionTag,number_type(tree)}
+    ForwardDiff.tagcount(T)
+    return T
+end
+
+number_type(x::Union{Number,AbstractArray}) = real(eltype(x))
+number_type(::Nothing) = Bool
+number_type(tree) = promote_type(Bool, map(number_type, Tuple(tree))...)
+
+dual(::Type, x::Union{Integer,AbstractArray{<:Integer}}, ẋ) = x
+dual(::Type{T}, x::Union{Complex,AbstractArray{<:Complex}}, ẋ) where {T} =
+    complex.(Dual{T}.(real.(x), real.(ẋ)), Dual{T}.(imag.(x), imag.(ẋ)))
+dual(::Type{T}, x, ẋ) where {T} = Dual{T}.(x, ẋ)
+
+primal(::Type, y::Real) = y
+primal(::Type{T}, y::Dual{T}) where {T} = ForwardDiff.value(y)
+primal(::Type{T}, y::Complex) where {T} = complex(primal(T, real(y)), primal(T, imag(y)))
+primal(::Type{T}, y::AbstractArray) where {T} = map(y -> primal(T, y), y)
+tangent(::Type, y::Real) = zero(y)
+tangent(::Type{T}, y::Dual{T}) where {T} = ForwardDiff.partials(y, 1)
+tangent(::Type{T}, y::Complex) where {T} = complex(tangent(T, real(y)), tangent(T, imag(y)))
+tangent(::Type{T}, y::AbstractArray) where {T} = map(y -> tangent(T, y), y)
+
+function with_duals(::Type{T}, leaves, ẋ::PyBridge.Direction{wrt}) where {T,wrt}
+    duals = map((i, ẋ) -> dual(T, leaves[i], ẋ), wrt, ẋ.tangents)
+    return PyBridge.replace_leaves(leaves, Val(wrt), duals)
+end
+
+function PyBridge.directional(g, leaves, direction::PyBridge.Direction)
+    return directional(direction_tag((leaves, direction.tangents)), g, leaves, direction)
+end
+function directional(::Type{T}, g, leaves, direction) where {T}
+    return PyBridge.maptree(y -> tangent(T, y), g(with_duals(T, leaves, direction)))
+end
+
+# The value within a gradient: the arguments are duals, whose tangents are zero.
+function value_within(::Type{T}, g, leaves, direction) where {T}
+    return PyBridge.maptree(y -> primal(T, y), g(with_duals(T, leaves, direction)))
+end
+
+PyBridge.linear_gradient(f, xs) = last(native_gradient((xs...) -> f(xs), xs))
+
+function PyBridge.reverse_by_system(
+    b::ForwardDiffBackend, f, spec, leaves, ::Val{wrt}
+) where {wrt}
+    selected = map(i -> leaves[i], wrt)
+    check_real(b, selected)
+    g(xs) = PyBridge.apply(f, spec, PyBridge.replace_leaves(leaves, Val(wrt), xs))
+    zeros = PyBridge.Direction{wrt}(map(zero, selected))
+    y = value_within(direction_tag(leaves), xs -> PyBridge.apply(f, spec, xs), leaves, zeros)
+    back(ȳ) = PyBridge.linear_gradient(xs -> PyBridge.pairing(ȳ, g(xs)), selected)
+    return y, back
+end
 
 function PyBridge.value_and_gradient(b::ForwardDiffBackend, f, args::Tuple, argnums::Val)
     g, selected = PyBridge.with_arguments(f, args, argnums)

@@ -4,10 +4,12 @@
 module PyBridgeTrackerExt
 
 using PrecompileTools: @compile_workload, @setup_workload
-using PyBridge: PyBridge, TrackerBackend
+using PyBridge: PyBridge, ForwardDiffBackend, TrackerBackend
 using Tracker: Tracker, TrackedArray, TrackedReal
 
 PyBridge.check_available(::TrackerBackend) = true
+# Tracker has no method for the product of a dual number and a tracked one.
+PyBridge.for_duals(::TrackerBackend) = ForwardDiffBackend()
 
 const Tracked = Union{TrackedReal,TrackedArray,AbstractArray{<:TrackedReal}}
 
@@ -50,8 +52,9 @@ end
 
 is_complex(x) = eltype(x) <: Complex
 
-param(x::Union{AbstractFloat,AbstractArray{<:AbstractFloat}}) = Tracker.param(x)
-param(x) = x
+# A dual number that was left out would have a derivative of zero, without a word.
+param(x::Union{Real,AbstractArray{<:Real}}) = Tracker.param(x)
+param(x::Union{Integer,AbstractArray{<:Integer}}) = x
 
 function reset!(x)
     Tracker.istracked(x) || return nothing

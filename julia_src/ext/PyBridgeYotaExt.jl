@@ -11,6 +11,7 @@ using PyBridge: PyBridge, YotaBackend
 using Yota: Yota
 
 PyBridge.check_available(::YotaBackend) = true
+PyBridge.reads_rules(::YotaBackend) = true
 
 # Trace `f(args...)` and put rules in place of the calls that have one. Only after that do
 # the values on the tape know that they are within a gradient.

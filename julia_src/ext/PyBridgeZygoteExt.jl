@@ -8,6 +8,7 @@ using PyBridge: PyBridge, ZygoteBackend
 using Zygote: Zygote
 
 PyBridge.check_available(::ZygoteBackend) = true
+PyBridge.reads_rules(::ZygoteBackend) = true
 
 function PyBridge.pullback(
     ::ZygoteBackend, f, args::Tuple, ::Val{argnums}

@@ -152,6 +152,14 @@ function c_fetch(id::Int64, pointers::Ptr{Int64}, output::Ptr{Int64})::Int64
     end
 end
 
+"Run a program as XLA would, from and to the addresses in `inputs` and `outputs`."
+function c_program(key::UInt64, inputs::Ptr{Ptr{Cvoid}}, outputs::Ptr{Ptr{Cvoid}},
+    output::Ptr{Int64})::Int64
+    return guarded(output) do
+        Base.invokelatest(run_at, program(key), inputs, outputs)
+    end
+end
+
 """
 Answer a request: fields of text separated by the unit separator. `output` gets the address and
 the length of the reply, which stays until the next request.
@@ -184,6 +192,9 @@ const REQUESTS = (
     release_function=id -> drop!(FUNCTIONS, parse(Int, id)),
     release_prepared=id -> drop!(PREPARED, parse(Int, id)),
     release_pullback=id -> drop!(PULLBACKS, parse(Int, id)),
+    outputs=find_outputs,
+    compile=compile,
+    release_program=release_program,
     load=load,
     environment=add_environment,
     version=() -> VERSION,
@@ -191,13 +202,15 @@ const REQUESTS = (
 )
 
 """
-Addresses of the C functions, for Python: request, run, shapes, fetch, and Julia's own
-`jl_gc_safe_enter`, which libjulia does not pass on.
+Addresses of the C functions, for Python: request, run, shapes, fetch, program, XLA's handler,
+and Julia's own `jl_gc_safe_enter`, which libjulia does not pass on.
 """
 boundary() = Int.((
     @cfunction(c_request, Int64, (Ptr{UInt8}, Int64, Ptr{Int64})),
     @cfunction(c_run, Int64, (Int64, Ptr{Int64}, Ptr{Int64})),
     @cfunction(c_shapes, Int64, (Int64, Ptr{Int64})),
     @cfunction(c_fetch, Int64, (Int64, Ptr{Int64}, Ptr{Int64})),
+    @cfunction(c_program, Int64, (UInt64, Ptr{Ptr{Cvoid}}, Ptr{Ptr{Cvoid}}, Ptr{Int64})),
+    @cfunction(c_ffi, Ptr{Cvoid}, (Ptr{FFICallFrame},)),
     cglobal(:jl_gc_safe_enter),
 ))

@@ -32,6 +32,7 @@ function evaluate(source::AbstractString)
     Core.eval(sandbox, quote
         const PyBridge = $PyBridge
         const NNlib = $NNlib
+        const ChainRulesCore = $ChainRulesCore
         using .PyBridge, .NNlib
     end)
     value = Base.include_string(sandbox, source, SOURCE_NAME)
@@ -49,9 +50,13 @@ Put an exception into words: its type, what `showerror` says, and those lines of
 that are the user's: neither Julia's, nor a package's, nor PyBridge's.
 """
 function describe_error(exception, backtrace)
-    # `include_string` wraps what goes wrong; the user wants what was wrapped.
-    while exception isa LoadError
-        exception = exception.error
+    # `include_string` and tasks wrap what goes wrong; the user wants what was wrapped.
+    while exception isa Union{LoadError,TaskFailedException}
+        if exception isa LoadError
+            exception = exception.error
+        else
+            exception, backtrace = first(current_exceptions(exception.task))
+        end
     end
     frames = filter(is_users, stacktrace(backtrace))
     lines = unique!(["  $(f.func) at $(source_file(f)):$(f.line)" for f in frames])

@@ -1,34 +1,66 @@
-"""A Julia function as a Python function."""
+"""A Julia function as a JAX function."""
 
 from __future__ import annotations
 
-from typing import Any
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jax.core import Tracer
 
 from .._backends import JULIA_NAMES, row
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
 from ..julia._functions import JuliaHandle
+from ..julia._session import session
+
+if TYPE_CHECKING:
+    from ..julia._ffi import JuliaProgram
+    from ._program import Program
 
 _LAYOUTS = ("logical", "reversed")
 
 
 class JuliaFunction:
-    """A Julia callable that is called like a Python function; `from_julia` makes it.
+    """A Julia callable that is called like a JAX function; `from_julia` makes it.
 
     Attributes:
         ad: the AD system that differentiates it unless a call names another.
         layout: how array axes map, `"logical"` or `"reversed"`.
+        batched: whether it takes a batch as its last Julia dimension.
+        out: the declared shapes and dtypes of its value, or None.
         source: the Julia source, or None for a juliacall value.
     """
 
-    def __init__(self, handle: JuliaHandle, source: str | None, ad: str, layout: str):
+    def __init__(
+        self,
+        handle: JuliaHandle,
+        *,
+        source: str | None,
+        ad: str,
+        layout: str,
+        jvp: JuliaHandle | None = None,
+        vjp: JuliaHandle | None = None,
+        batched: bool = False,
+        out: Any = None,
+    ):
         """Keep the parts."""
         self.handle = handle
         self.source = source
         self.ad = ad
         self.layout = layout
+        self.batched = batched
+        self.out = out
+        self.jitted: dict[Any, Any] = {}
+        self._rules = (jvp, vjp)
+        self._others: dict[str, JuliaFunction] = {}
+        self._executables: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
 
     def __call__(self, *args: Any) -> Any:
         """Call the Julia function with numbers, arrays and trees of them."""
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree_util.tree_leaves(args)):
+            from ._call import call_traced
+
+            return call_traced(self, args)
         return self.handle.run("call", args, layout=self.layout).tree()
 
     def __repr__(self) -> str:
@@ -37,26 +69,93 @@ class JuliaFunction:
         short = source if len(source) <= 60 else source[:57] + "..."
         return f"from_julia({short!r}, ad={self.ad!r}, layout={self.layout!r})"
 
+    @property
+    def has_reverse(self) -> bool:
+        """Whether a gradient costs about as much as the value, in any dimension."""
+        return self.ad != "forwarddiff" or self._rules[1] is not None
 
-def from_julia(f: Any, ad: str = "zygote", *, layout: str = "logical") -> JuliaFunction:
-    """Make a Python function of a Julia function.
+    def with_ad(self, ad: str) -> JuliaFunction:
+        """Return the same function, differentiated by another system. The same each time."""
+        if ad == self.ad:
+            return self
+        if ad not in self._others:
+            jvp, vjp = self._rules
+            self._others[ad] = JuliaFunction(
+                self.handle,
+                source=self.source,
+                ad=ad,
+                layout=self.layout,
+                jvp=jvp,
+                vjp=vjp,
+                batched=self.batched,
+                out=self.out,
+            )
+        return self._others[ad]
 
-    Source is evaluated at once, in a Julia module of its own where PyBridge and NNlib are
-    imported. Arguments are numbers and arrays of bool, int8 to int64, uint8 to uint64, float16
-    to float64, complex64 and complex128, and tuples, lists, named tuples and dicts of them (a
-    list is a Julia tuple, a dict a NamedTuple). Numbers and arrays without axes are Julia
-    numbers. Julia gets copies, so a function that mutates its argument changes nothing here.
+    def executable(self, program: Program) -> JuliaProgram:
+        """Make a program ready to run, unless a compiled one has it already."""
+        from ..julia._ffi import JuliaProgram
 
-    NumPy and Python arguments give NumPy results in Julia's own dtypes; a JAX array among the
-    arguments gives JAX arrays.
+        found = self._executables.get(program)
+        if found is None:
+            if program.kind != "call" or program.wrt:
+                for system in {self.ad, "forwarddiff"}:
+                    session().require(row(system).package)
+            found = JuliaProgram((self.handle, *self._rules), self.ad, program)
+            self._executables[program] = found
+        return found
+
+
+def from_julia(
+    f: Any,
+    ad: str = "zygote",
+    *,
+    layout: str = "logical",
+    batched: bool = False,
+    out: Any = None,
+    jvp: Any = None,
+    vjp: Any = None,
+) -> JuliaFunction:
+    """Make a JAX function of a Julia function.
+
+    The result works inside `jax.jit`, `vmap`, `grad`, `jvp`, `hessian`, `scan`, `checkpoint`,
+    `shard_map` and every nesting of them, to any order of derivatives. On the CPU compiled
+    programs call Julia directly: no Python and no interpreter lock in between.
+
+    Source is evaluated at once, in a Julia module of its own where PyBridge, NNlib and
+    ChainRulesCore are imported. Arguments are numbers and arrays of bool, int8 to int64, uint8 to
+    uint64, float16 to float64, complex64 and complex128, and tuples, lists, named tuples and
+    dicts of them (a list is a Julia tuple, a dict a NamedTuple). Numbers and arrays without axes
+    are Julia numbers. While JAX traces, bfloat16 is passed as Float32, and results go back to
+    bfloat16 if there was no other floating-point argument. A function that mutates its argument
+    changes nothing here: it gets a copy, or, for large arrays, an array that copies itself
+    before the first write. The function should be pure, as every function in JAX: compiled
+    programs may call it more than once, or not at all.
+
+    Outside of JAX's transformations, NumPy and Python arguments give NumPy results in Julia's
+    own dtypes; a JAX array among the arguments gives JAX arrays.
 
     Args:
         f: Julia source whose value is callable, or a callable juliacall value.
-        ad: the AD system that differentiates it: `"zygote"`, `"forwarddiff"`, `"tracker"` or
-            `"yota"`.
+        ad: the AD system for reverse mode: `"zygote"`, `"forwarddiff"`, `"tracker"` or `"yota"`.
+            Forward mode, and forward over reverse, is ForwardDiff's. A ChainRules `rrule` or
+            `frule` of the function itself is used by all of them.
         layout: `"logical"`: `A[i, j]` is the same element on both sides (from 0 here, from 1
-            there). `"reversed"`: the axes are reversed, so an array of shape (N, C, H, W) is a
-            Julia array of size (W, H, C, N), which is Flux's convention.
+            there); XLA transposes what has two axes or more. `"reversed"`: the axes are
+            reversed, and nothing is transposed: an array of shape (N, C, H, W) is a Julia array
+            of size (W, H, C, N), which is Flux's convention.
+        batched: whether the function accepts a batch as the last dimension of each argument
+            (and returns one). `jax.vmap` then makes one call; otherwise a loop inside Julia,
+            on all of Julia's threads.
+        out: shapes and dtypes of the value: a tree of `jax.ShapeDtypeStruct`, or a function
+            from the arguments' to one. Results are converted to the dtypes. Without it, they are
+            found when JAX traces a call with new argument types: by Julia's type inference if the
+            value is made of numbers, else from one call with arguments of ones (square
+            matrices: ones plus the identity).
+        jvp: a rule of one's own for forward mode, Julia source or value:
+            `(args, tangents) -> (y, tangent of y)`, both tuples.
+        vjp: a rule of one's own for reverse mode: `(args...) -> (y, back)`, where
+            `back(cotangent of y)` returns a tuple with one cotangent for each argument.
 
     Returns:
         A callable.
@@ -65,17 +164,21 @@ def from_julia(f: Any, ad: str = "zygote", *, layout: str = "logical") -> JuliaF
         UnknownBackendError: `ad` names no Julia AD system.
         ArgumentValueError: `layout` is neither of the two.
         ArgumentTypeError: the value of the source is not callable.
-        JuliaError: the source does not parse, or throws; with Julia's message.
+        JuliaError: the source does not parse, or throws; with Julia's message. What the
+            function throws in a compiled program is a `jax.errors.JaxRuntimeError` with the same
+            text.
         JuliaUnavailableError: Julia cannot be started.
 
     Example:
-        >>> import numpy as np
+        >>> import jax, jax.numpy as jnp
         >>> import pybridge as pb
         >>> f = pb.from_julia("x -> sum(abs2, x)")
-        >>> float(f(np.array([3.0, 4.0])))
+        >>> float(f(jnp.array([3.0, 4.0])))
         25.0
-        >>> pb.grad(f, backend="zygote")(np.array([3.0, 4.0]))
-        array([6., 8.])
+        >>> print(jax.jit(jax.grad(f))(jnp.array([3.0, 4.0])))
+        [6. 8.]
+
+    The twin for the other direction is `pybridge.to_julia`.
     """
     row(ad, argument="ad", names=JULIA_NAMES)
     if layout not in _LAYOUTS:
@@ -87,8 +190,16 @@ def from_julia(f: Any, ad: str = "zygote", *, layout: str = "logical") -> JuliaF
                 fix='"logical" keeps the order of the axes, "reversed" is Flux\'s convention.',
             )
         )
+    options: dict[str, Any] = {
+        "ad": ad,
+        "layout": layout,
+        "batched": batched,
+        "out": out,
+        "jvp": None if jvp is None else JuliaHandle(jvp),
+        "vjp": None if vjp is None else JuliaHandle(vjp),
+    }
     if isinstance(f, JuliaFunction):
-        return JuliaFunction(f.handle, f.source, ad, layout)
+        return JuliaFunction(f.handle, source=f.source, **options)
     if not isinstance(f, str) and not type(f).__module__.startswith("juliacall"):
         raise ArgumentTypeError(
             explain(
@@ -98,4 +209,4 @@ def from_julia(f: Any, ad: str = "zygote", *, layout: str = "logical") -> JuliaF
                 fix="A Python function needs no bridge: pass it to pb.grad itself.",
             )
         )
-    return JuliaFunction(JuliaHandle(f), f if isinstance(f, str) else None, ad, layout)
+    return JuliaFunction(JuliaHandle(f), source=f if isinstance(f, str) else None, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -9,13 +10,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._errors import ArgumentTypeError, explain
 from ._session import session
-from ._wire import Structure, addresses, as_leaf, spec
+from ._wire import Structure, addresses, as_leaf, spec, unholdable
 
 
 class JuliaHandle:
-    """A Julia callable, by its number in Julia's table. Released when nobody holds it."""
+    """A Julia callable, by its number in Julia's table. Released when nobody holds it.
+
+    Attributes:
+        number: its number.
+        identity: a text that no other function has, in this process or another.
+        signatures: what it returns for which types of arguments, as far as that is known.
+    """
 
     def __init__(self, source: Any):
         """Evaluate Julia source, or take over a juliacall value.
@@ -31,8 +37,28 @@ class JuliaHandle:
         else:
             number = self._session.call(lambda library: self._session.register(source))
         self.number = int(number)
+        # The same source in another process is the same function; another value never is.
+        self.identity = source if isinstance(source, str) else uuid.uuid4().hex
+        self.signatures: dict[Any, Any] = {}
         self._prepared: dict[Any, int] = {}
         weakref.finalize(self, _release, self._session, self.number, self._prepared)
+
+    def outputs(self, text: str, extents: str, layout: str) -> tuple[Structure, list[int]]:
+        """Find what the function returns for arguments of known types.
+
+        Args:
+            text: the spec of the arguments.
+            extents: the sizes of their leaves.
+            layout: `"logical"` or `"reversed"`.
+
+        Returns:
+            The structure of the value, and the extents of its leaves in Julia's order.
+        """
+        answer = self._session.call(
+            lambda library: library.request("outputs", self.number, text, extents, layout)
+        )
+        found, sizes = answer.split("|")
+        return Structure(found), [int(n) for n in sizes.split(",") if n]
 
     def run(
         self,
@@ -130,15 +156,7 @@ def public(leaf: np.ndarray, wants_jax: bool) -> Any:
     if not wants_jax:
         return leaf[()] if leaf.ndim == 0 else leaf
     if jax.dtypes.canonicalize_dtype(leaf.dtype) != leaf.dtype:
-        raise ArgumentTypeError(
-            explain(
-                "from_julia",
-                expected="results that JAX can hold with x64 off (32 bits at most)",
-                got=f"{leaf.dtype} from Julia",
-                fix="Write the Julia function so that it keeps Float32 (1f0 and not 1.0), enable "
-                'x64 with jax.config.update("jax_enable_x64", True), or pass NumPy arrays.',
-            )
-        )
+        raise unholdable(leaf.dtype)
     return jax.numpy.asarray(leaf)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ _ERRORS: dict[str, type[BridgeError]] = {
     "DetectionError": DetectionError,
     "NonScalarError": ArgumentTypeError,
     "NotCallableError": ArgumentTypeError,
+    "OutputChangedError": ArgumentTypeError,
     "UnsupportedModeError": UnsupportedModeError,
     "UnsupportedValueError": ArgumentTypeError,
 }
@@ -42,15 +44,20 @@ class Library:
 
     Attributes:
         structures: what the numbers mean under which Julia names result types.
+        ffi_handler: the address of XLA's handler.
     """
 
     def __init__(self, addresses: tuple[int, ...]):
         """Bind the addresses that `PyBridge.boundary()` returns."""
-        request, run, shapes, fetch, gc_safe_enter = addresses
+        request, run, shapes, fetch, program, ffi, gc_safe_enter = addresses
         self._request = ctypes.CFUNCTYPE(_I64, ctypes.c_char_p, _I64, _POINTER)(request)
         self._run = ctypes.CFUNCTYPE(_I64, _I64, _POINTER, _POINTER)(run)
         self._shapes = ctypes.CFUNCTYPE(_I64, _I64, _POINTER)(shapes)
         self._fetch = ctypes.CFUNCTYPE(_I64, _I64, _POINTER, _POINTER)(fetch)
+        self._program = ctypes.CFUNCTYPE(_I64, ctypes.c_uint64, _POINTER, _POINTER, _POINTER)(
+            program
+        )
+        self.ffi_handler = ffi
         self._gc_safe_enter = ctypes.CFUNCTYPE(ctypes.c_int8)(gc_safe_enter)
         self._out = array("q", bytes(8 * 64))
         self._out_address = self._out.buffer_info()[0]
@@ -98,18 +105,42 @@ class Library:
             structure = Structure(self.request("structure", kind))
             self.structures[kind] = structure
         leaves = structure.empty(shapes)
-        addresses = array("q", [leaf.__array_interface__["data"][0] for leaf in leaves])
+        addresses = _data(leaves)
         self._check(self._fetch(number, addresses.buffer_info()[0], self._out_address))
         return structure, leaves
+
+    def run_program(
+        self, key: int, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
+    ) -> None:
+        """Run a program from arrays to arrays, all of them in Julia's order."""
+        sources, targets = _data(inputs), _data(outputs)
+        status = self._program(
+            key, sources.buffer_info()[0], targets.buffer_info()[0], self._out_address
+        )
+        self._check(status)
 
     def _check(self, status: int) -> None:
         if status:
             raise self._failure()
 
     def _failure(self) -> BaseException:
-        kind, message, lines = self.request("failure", self._out[0]).split(_SEPARATOR)
-        if kind == "InterruptException":
-            return KeyboardInterrupt()
-        if kind in _ERRORS:
-            return _ERRORS[kind](message)
-        return JuliaError(kind, message, lines)
+        return exception_of(*self.request("failure", self._out[0]).split(_SEPARATOR))
+
+
+def _data(arrays: Sequence[np.ndarray]) -> array:
+    return array("q", [x.__array_interface__["data"][0] for x in arrays])
+
+
+def exception_of(kind: str, message: str, lines: str) -> BaseException:
+    """Build the exception for what Julia threw.
+
+    Args:
+        kind: the name of the Julia exception's type.
+        message: what `showerror` says.
+        lines: the user's lines of the backtrace.
+    """
+    if kind == "InterruptException":
+        return KeyboardInterrupt()
+    if kind in _ERRORS:
+        return _ERRORS[kind](message)
+    return JuliaError(kind, message, lines)

@@ -10,10 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 import jax
-import jax.core
 import numpy as np
 
-from .._errors import ArgumentTypeError, UnsupportedModeError, explain
+from .._errors import ArgumentTypeError, explain
 
 # The dtypes that cross, by NumPy's codes; `DTYPES` in wire.jl is the same list.
 DTYPES = (
@@ -35,6 +34,11 @@ DTYPES = (
 _CODES = {np.dtype(code): code for code in DTYPES}
 
 
+def code(dtype: np.dtype) -> str:
+    """Name a dtype that crosses."""
+    return _CODES[dtype]
+
+
 def as_leaf(x: Any, path: str) -> np.ndarray:
     """Turn a number or array into memory that Julia can read.
 
@@ -47,18 +51,7 @@ def as_leaf(x: Any, path: str) -> np.ndarray:
 
     Raises:
         ArgumentTypeError: the value is no array, or Julia has no equal for its dtype.
-        UnsupportedModeError: the value is a JAX tracer.
     """
-    if isinstance(x, jax.core.Tracer):
-        raise UnsupportedModeError(
-            explain(
-                "from_julia",
-                expected="a plain value",
-                got=f"the JAX tracer {x} for {path}",
-                fix="Functions from from_julia cannot be called inside jax.jit, jax.grad or "
-                "jax.vmap yet; differentiate them with pb.grad(f, backend=...).",
-            )
-        )
     if not (hasattr(x, "__array__") or isinstance(x, bool | int | float | complex)):
         raise _no_array(x, path)
     leaf = np.asarray(x)
@@ -79,6 +72,20 @@ def _no_array(x: Any, path: str) -> ArgumentTypeError:
             "float64, complex64 or complex128",
             got=f"{got} for {path}",
             fix="Convert it first, for example with .astype(jnp.float32).",
+        )
+    )
+
+
+def unholdable(dtype: np.dtype) -> ArgumentTypeError:
+    """Say that Julia returned 64 bits, the caller uses JAX arrays, and x64 is off."""
+    return ArgumentTypeError(
+        explain(
+            "from_julia",
+            expected="results that JAX can hold with x64 off (32 bits at most)",
+            got=f"{dtype} from Julia",
+            fix="Write the Julia function so that it keeps Float32 (1f0 and not 1.0), enable "
+            'x64 with jax.config.update("jax_enable_x64", True), declare the dtype to convert to '
+            "with out=, or pass NumPy arrays.",
         )
     )
 
@@ -151,21 +158,27 @@ class Structure:
 
     Attributes:
         text: the spec.
+        leaves: dtype and rank of each leaf.
     """
 
     def __init__(self, text: str):
         """Parse a spec."""
         self.text = text
-        self._leaves: list[tuple[np.dtype, int]] = []
+        self.leaves: list[tuple[np.dtype, int]] = []
         self._tree, _ = self._parse(text, 0)
 
     def empty(self, extents: Sequence[int]) -> list[np.ndarray]:
         """Make arrays for the leaves, given all their extents one after the other."""
         arrays, start = [], 0
-        for dtype, rank in self._leaves:
+        for dtype, rank in self.leaves:
             arrays.append(np.empty(tuple(extents[start : start + rank]), dtype))
             start += rank
         return arrays
+
+    @property
+    def treedef(self) -> Any:
+        """The structure as JAX writes it."""
+        return jax.tree_util.tree_structure(self.build(range(len(self.leaves))))
 
     def build(self, leaves: Sequence[Any]) -> Any:
         """Put leaves in their places: tuples, named tuples and None."""
@@ -188,8 +201,8 @@ class Structure:
             return (_named(tuple(names)) if close == "}" else tuple, children), i + 1
         match = re.compile(r"(\w+):(\d+)").match(text, i)
         assert match is not None, f"Julia sent a malformed spec: {text}"
-        self._leaves.append((np.dtype(match[1]), int(match[2])))
-        return len(self._leaves) - 1, match.end()
+        self.leaves.append((np.dtype(match[1]), int(match[2])))
+        return len(self.leaves) - 1, match.end()
 
 
 @lru_cache(maxsize=1024)

@@ -19,15 +19,18 @@ lane really uses.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
+from jax.sharding import NamedSharding, PartitionSpec
 
 from .._errors import ArgumentValueError, explain
 
@@ -113,6 +116,31 @@ def vary_with(mask: Any, operands: Any) -> list[Any]:
     taken = lane_any(jnp.any(mask))
     # A select has the type that its three operands have in common, and XLA drops it.
     return [lax.select(taken, x, x) for x in operands]
+
+
+def same_mesh_axes(operands: Sequence[Any]) -> list[Any]:
+    """Let operands vary over the mesh axes over which any of them does, inside `shard_map`.
+
+    Args:
+        operands: arrays of any shape and dtype.
+
+    Returns:
+        The operands, unchanged where they agree.
+    """
+    kinds = [_scalar_type(x) for x in operands]
+    if all(kind == kinds[0] for kind in kinds[1:]):
+        return list(operands)
+    # What they are compared for does not matter: the result has the type.
+    varying = [jnp.any(lax.ne(x, x)) for x in operands]
+    pred = functools.reduce(jnp.logical_or, varying)
+    return [lax.select(pred, x, x) for x in operands]
+
+
+def _scalar_type(x: Any) -> Any:
+    """The type of a bool scalar on the same mesh that varies like `x`."""
+    aval = jax.typeof(x)
+    sharding = NamedSharding(aval.sharding.mesh, PartitionSpec())
+    return aval.update(shape=(), dtype=np.dtype(np.bool_), weak_type=False, sharding=sharding)
 
 
 def is_the_same_on_all_devices(x: Any) -> bool:

@@ -1,0 +1,35 @@
+"""
+    CopyOnWrite(data)
+
+An array whose memory belongs to somebody else until it is needed for more than reading.
+Elements are read in place; the first write, and the first request for a pointer (through
+which C code may write), makes a private copy. So a function that mutates its argument never
+changes the caller's array, and one that only reads it pays for no copy.
+"""
+mutable struct CopyOnWrite{T,N} <: DenseArray{T,N}
+    data::Array{T,N}
+    owned::Bool
+end
+CopyOnWrite(data::Array) = CopyOnWrite(data, false)
+
+function own!(x::CopyOnWrite)
+    x.owned && return x.data
+    x.data = copy(x.data)
+    x.owned = true
+    return x.data
+end
+
+Base.size(x::CopyOnWrite) = size(x.data)
+Base.length(x::CopyOnWrite) = length(x.data)
+Base.IndexStyle(::Type{<:CopyOnWrite}) = IndexLinear()
+Base.strides(x::CopyOnWrite) = strides(x.data)
+Base.elsize(::Type{<:CopyOnWrite{T}}) where {T} = sizeof(T)
+Base.@propagate_inbounds Base.getindex(x::CopyOnWrite, i::Int) = x.data[i]
+Base.@propagate_inbounds Base.setindex!(x::CopyOnWrite, v, i::Int) = (own!(x)[i] = v; x)
+Base.unsafe_convert(::Type{Ptr{T}}, x::CopyOnWrite{T}) where {T} = pointer(own!(x))
+Base.copy(x::CopyOnWrite) = copy(x.data)
+
+# Whole-array operations work on the memory itself, at its speed. None of them writes to it: the
+# destination of an in-place broadcast or reduction is never taken from here.
+Base.broadcastable(x::CopyOnWrite) = x.data
+Base.mapreduce(f, op, x::CopyOnWrite; kw...) = mapreduce(f, op, x.data; kw...)

@@ -1,0 +1,254 @@
+# Programs: bridged functions and their derivatives in the form that XLA calls, from pointers
+# to pointers. Everything about types is fixed when a program is made.
+
+"""
+    OutputChangedError(expected, got)
+
+Thrown when a function returns something else than what its program was made for.
+"""
+struct OutputChangedError <: Exception
+    expected::String
+    got::String
+end
+function Base.showerror(io::IO, e::OutputChangedError)
+    print(io, "from_julia: expected a result of ", e.expected, ", as declared by out= or found ",
+        "when the function was traced, got ", e.got, ". A function called from a compiled ",
+        "program returns the same shapes and dtypes for all values of its arguments; if it ",
+        "does, declare them with out=.")
+end
+
+"""
+Memory of one operand or result: the extents of one lane, the step in bytes for each level of
+lanes, the bytes of all lanes, and whether all lanes of some level share it (a result that they
+share is the sum over them).
+"""
+struct Buffer{T,N}
+    dims::NTuple{N,Int}
+    steps::Vector{Int}
+    bytes::Int
+    shared::Bool
+end
+Base.eltype(::Buffer{T}) where {T} = T
+
+"""
+What XLA calls. `Kind` is `:call`, `:value_and_grad`, `:tangents` or `:cotangents`; `Wrt`,
+`Seeds` and `Kept` number leaves of the arguments, of the cotangent and of the value;
+`Directions` lists the leaves of each direction.
+"""
+struct Program{Kind,Wrt,Seeds,Directions,Kept,D,S,V,O,R}
+    rules::D
+    spec::S
+    value_spec::V
+    operands::O
+    results::R
+    lanes::Vector{Int}
+    converts::Bool      # the caller has declared the dtypes, so results are converted
+    copies::Ref{Bool}   # the function needs arrays of its own
+end
+
+"The programs by their keys, with the number of their holders. The table is replaced and never changed, so reading needs no lock."
+mutable struct ProgramTable
+    @atomic entries::Dict{UInt64,Tuple{Any,Int}}
+end
+const PROGRAMS = ProgramTable(Dict{UInt64,Tuple{Any,Int}}())
+
+program(key) = first((@atomic PROGRAMS.entries)[key])
+
+function change_programs!(change!)
+    @lock LOCK begin
+        entries = copy(@atomic PROGRAMS.entries)
+        change!(entries)
+        @atomic PROGRAMS.entries = entries
+    end
+    return ""
+end
+
+# The same program may have been made more than once.
+function release_program(text)
+    key = parse(UInt64, text)
+    return change_programs!() do entries
+        program, uses = entries[key]
+        uses == 1 ? delete!(entries, key) : (entries[key] = (program, uses - 1))
+    end
+end
+
+numbers(text) = Tuple(parse.(Int, split(text, ','; keepempty=false)) .+ 1)
+
+function compile(key, kind, ids, backend, spec, value_spec, selections, operands, results,
+    lanes, converts, reversed)
+    functions = map(split(ids, ','; keepempty=true)) do id
+        isempty(id) ? nothing : FUNCTIONS[parse(Int, id)]
+    end
+    rules = Differentiable(BACKENDS[Symbol(backend)], functions...)
+    layout = reversed == "reversed"
+    parsed, parsed_value = parse_spec(spec, layout), parse_spec(value_spec, layout)
+    wrt, seeds, directions, kept = split(selections, '|')
+    directions = Tuple(numbers.(split(directions, ';'; keepempty=false)))
+    levels = [split(level, ':') for level in split(lanes, ';'; keepempty=false)]
+    sizes = [parse(Int, level[1]) for level in levels]
+    ins = buffers(operands, sizes, [level[2] for level in levels])
+    outs = buffers(results, sizes, [level[3] for level in levels])
+    program = Program{
+        Symbol(kind),numbers(wrt),numbers(seeds),directions,numbers(kept),typeof(rules),
+        typeof(parsed),typeof(parsed_value),typeof(ins),typeof(outs)
+    }(rules, parsed, parsed_value, ins, outs, sizes, converts == "true", Ref(false))
+    id = parse(UInt64, key)
+    return change_programs!() do entries
+        _, uses = get(entries, id, (nothing, 0))
+        entries[id] = (program, uses + 1)
+    end
+end
+
+# "f4:2,3;i8:" and, for each level, one '0' or '1' for each buffer.
+function buffers(text, sizes, flags)
+    return Tuple(map(enumerate(split(text, ';'; keepempty=false))) do (i, one)
+        dtype, dims = split(one, ':')
+        T = DTYPES[Symbol(dtype)]
+        extents = Tuple(parse.(Int, split(dims, ','; keepempty=false)))
+        steps, bytes = zeros(Int, length(sizes)), sizeof(T) * prod(extents)
+        for level in reverse(eachindex(sizes))
+            flags[level][i] == '1' || continue
+            steps[level] = bytes
+            bytes *= sizes[level]
+        end
+        shared = any(level -> flags[level][i] == '0', eachindex(sizes))
+        Buffer{T,length(extents)}(extents, steps, bytes, shared)
+    end)
+end
+
+# --- one lane ------------------------------------------------------------------------------
+
+# Below this size a copy costs less than what it saves.
+const SMALL = 1 << 18
+
+function decode(b::Buffer{T,0}, pointer, copies) where {T}
+    return unsafe_load(Ptr{T}(pointer))
+end
+function decode(b::Buffer{T,N}, pointer, copies) where {T,N}
+    prod(b.dims) == 0 && return Array{T,N}(undef, b.dims)
+    memory = unsafe_wrap(Array, Ptr{T}(pointer), b.dims)
+    return copies || sizeof(memory) < SMALL ? copy(memory) : CopyOnWrite(memory)
+end
+
+function store!(b::Buffer{T,N}, pointer, y, program) where {T,N}
+    size(y) == b.dims && (eltype(y) === T || converts(program)) ||
+        throw(OutputChangedError(describe(T, b.dims), describe(eltype(y), size(y))))
+    # A sum over lanes adds up in the result, which was set to zero.
+    if N == 0
+        value = convert(T, y isa Number ? y : y[])
+        b.shared && (value += unsafe_load(Ptr{T}(pointer)))
+        unsafe_store!(Ptr{T}(pointer), value)
+    elseif !isempty(y)
+        memory = unsafe_wrap(Array, Ptr{T}(pointer), b.dims)
+        b.shared ? memory .+= y : copyto!(memory, y)
+    end
+    return nothing
+end
+
+# Derivatives take the dtype of what they belong to.
+converts(p::Program{Kind}) where {Kind} = Kind !== :call || p.converts
+
+describe(T, dims) = isempty(dims) ? "a $T" : string("size ", dims, " of ", T)
+
+function compute(p::Program{:call,Wrt}, inputs) where {Wrt}
+    return flatten(sendable(primal_value(p.rules, p.spec, inputs, Val(Wrt))))
+end
+
+function compute(p::Program{:value_and_grad,Wrt}, inputs) where {Wrt}
+    y, x̄s = value_and_cotangents(p.rules, p.spec, inputs, Val(Wrt))
+    return (y, x̄s...)
+end
+
+function compute(p::Program{:tangents,Wrt,Seeds,Dirs,Kept}, inputs) where {Wrt,Seeds,Dirs,Kept}
+    leaves, rest = first_leaves(p.spec, inputs)
+    ẏ = flatten(tangents(p.rules, p.spec, leaves, directions(Val(Dirs), rest)))
+    return map(i -> ẏ[i], Kept)
+end
+
+function compute(p::Program{:cotangents,Wrt,Seeds,Dirs}, inputs) where {Wrt,Seeds,Dirs}
+    leaves, rest = first_leaves(p.spec, inputs)
+    given = ntuple(i -> rest[i], length(Seeds))
+    rest = rest[length(Seeds)+1:end]
+    zeros = ntuple(_ -> ZeroTangent(), length(leaf_types(p.value_spec)))
+    ȳ = assemble(p.value_spec, replace_leaves(zeros, Val(Seeds), given))
+    return cotangents(p.rules, p.spec, leaves, ȳ, Val(Wrt), directions(Val(Dirs), rest))
+end
+
+function first_leaves(spec, inputs)
+    n = length(leaf_types(spec))
+    return inputs[1:n], inputs[n+1:end]
+end
+
+directions(::Val{()}, rest) = ()
+function directions(::Val{Dirs}, rest) where {Dirs}
+    n = length(first(Dirs))
+    return (Direction{first(Dirs)}(rest[1:n]),
+        directions(Val(Base.tail(Dirs)), rest[n+1:end])...)
+end
+
+function run_lane(p::Program, inputs, outputs)
+    copies = p.copies[]
+    leaves = map((b, pointer) -> decode(b, pointer, copies), p.operands, inputs)
+    results = try
+        compute(p, leaves)
+    catch
+        any(x -> x isa CopyOnWrite, leaves) || rethrow()
+        # Perhaps a method for `Array` alone is missing: with arrays of its own we shall see.
+        again = map((b, pointer) -> decode(b, pointer, true), p.operands, inputs)
+        results = compute(p, again)
+        p.copies[] = true
+        results
+    end
+    length(results) == length(p.results) || throw(OutputChangedError(
+        "$(length(p.results)) arrays", "$(length(results))"))
+    foreach((b, pointer, y) -> store!(b, pointer, y, p), p.results, outputs, results)
+    return nothing
+end
+
+# --- all lanes -----------------------------------------------------------------------------
+
+"""
+    run(program, inputs, outputs)
+
+Run a program on all lanes, from tuples of pointers to tuples of pointers.
+"""
+function run(p::Program, inputs, outputs)
+    isempty(p.lanes) && return run_lane(p, inputs, outputs)
+    foreach(clear!, p.results, outputs)
+    count = prod(p.lanes)
+    tasks = any(b -> b.shared, p.results) ? 1 : min(count, Threads.nthreads(:default))
+    tasks <= 1 && return run_lanes(p, inputs, outputs, 0:count-1)
+    chunks = collect(Iterators.partition(0:count-1, cld(count, tasks)))
+    # The calling thread is XLA's. It does its own part, and Julia's threads the others.
+    others = map(chunk -> Threads.@spawn(run_lanes(p, inputs, outputs, chunk)), chunks[2:end])
+    try
+        run_lanes(p, inputs, outputs, first(chunks))
+    finally
+        # Whatever happened, nobody may write once XLA has its memory back.
+        foreach(other -> try wait(other) catch end, others)
+    end
+    foreach(wait, others)
+    return nothing
+end
+
+function run_lanes(p, inputs, outputs, lanes)
+    for lane in lanes
+        run_lane(p, map((b, at) -> at + offset(b, p.lanes, lane), p.operands, inputs),
+            map((b, at) -> at + offset(b, p.lanes, lane), p.results, outputs))
+    end
+end
+
+# Where a lane begins; the last level runs fastest.
+function offset(b::Buffer, sizes, lane)
+    bytes = 0
+    for level in reverse(eachindex(sizes))
+        lane, i = divrem(lane, sizes[level])
+        bytes += i * b.steps[level]
+    end
+    return bytes
+end
+
+function clear!(b::Buffer, pointer)
+    b.shared && fill!(unsafe_wrap(Array, Ptr{UInt8}(pointer), b.bytes), 0x00)
+    return nothing
+end

@@ -1,0 +1,101 @@
+"""How a bridged call runs: by XLA itself, or through a callback.
+
+On the CPU XLA calls Julia through its foreign function interface, with the key of the program
+as an attribute and pointers to the arrays; no Python takes part. On other platforms, and where
+XLA does not accept the handler, `jax.pure_callback` brings the arrays to Python, and Python
+calls the same program.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.interpreters import mlir
+
+from .._errors import UnsupportedModeError, explain
+from ..julia._ffi import TARGET, as_julia_error
+from ._primitives import PRIMITIVES, bind
+from ._program import Program
+
+
+def _lower_for_cpu(ctx: Any, *operands: Any, program: Program) -> Any:
+    _refuse_export(ctx)
+    executable = program.function.executable(program)
+    if executable.key is None:
+        return _lower_callback(ctx, *operands, program=program)
+    # The compiled program calls Julia's as long as it lives.
+    ctx.module_context.add_keepalive(executable)
+    rule = jax.ffi.ffi_lowering(
+        TARGET,
+        operand_layouts=[_layout(program, i) for i in range(len(operands))],
+        result_layouts=[_layout(program, i, True) for i in range(len(program.result_types))],
+    )
+    return rule(ctx, *operands, program=np.int64(executable.key))
+
+
+def _layout(program: Program, i: int, result: bool = False) -> tuple[int, ...]:
+    """Order of the axes in memory, the fastest first.
+
+    Julia's first index runs fastest. Where axes keep their order across the languages, XLA is
+    asked for memory in that order, and transposes at its own speed if it has to. Loops are
+    outside of everything.
+    """
+    loops = len(program.loop_shape(i, result=result))
+    rank = loops + len(program.lane_shape(i, result=result))
+    if program.function.layout == "reversed":
+        return tuple(range(rank))[::-1]
+    return (*range(loops, rank), *range(loops)[::-1])
+
+
+def _run_by_callback(*operands: Any, program: Program) -> list[Any]:
+    executable = program.function.executable(program)
+    results = [
+        jax.ShapeDtypeStruct(program.shape(i, result=True), result.dtype)
+        for i, result in enumerate(program.result_types)
+    ]
+
+    def call(*arrays: Any) -> list[np.ndarray]:
+        return executable.call([np.asarray(x) for x in arrays])
+
+    return jax.pure_callback(call, results, *operands)
+
+
+_callback = mlir.lower_fun(_run_by_callback, multiple_results=True)
+
+
+def _lower_callback(ctx: Any, *operands: Any, program: Program) -> Any:
+    _refuse_export(ctx)
+    return _callback(ctx, *operands, program=program)
+
+
+def _refuse_export(ctx: Any) -> None:
+    if ctx.module_context.lowering_parameters.for_export:
+        raise UnsupportedModeError(
+            explain(
+                "jax.export",
+                expected="a program that can run in another process",
+                got="a call of a Julia function, which lives in this process",
+                fix="Export the JAX parts alone, or rewrite the Julia function in JAX "
+                "(pb.nn.from_flux does that for Flux models).",
+            )
+        )
+
+
+def _impl(*operands: Any, program: Program) -> list[Any]:
+    """Run outside of `jit`: compile the one call, and wait for it, so that errors are Julia's."""
+    jitted = program.function.jitted
+    compiled = jitted.get(program)
+    if compiled is None:
+        compiled = jitted[program] = jax.jit(lambda *xs: bind(program, xs))
+    try:
+        return jax.block_until_ready(compiled(*operands))
+    except jax.errors.JaxRuntimeError as error:
+        raise as_julia_error(error) from None
+
+
+for _primitive in PRIMITIVES.values():
+    _primitive.def_impl(_impl)
+    mlir.register_lowering(_primitive, _lower_for_cpu, platform="cpu")
+    mlir.register_lowering(_primitive, _lower_callback)

@@ -1,0 +1,199 @@
+"""Programs that XLA calls: registered in Julia under a key, and the handler with XLA."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from .._config import setting
+from ._library import Library, exception_of
+from ._session import Session, session
+from ._wire import code, spec
+
+if TYPE_CHECKING:
+    from ..interop._program import ArrayType, Program
+
+TARGET = "pybridge_julia"
+
+# XLA puts its own words before Julia's.
+_THROWN = re.compile(r"Julia threw (\w+): (.*?)((?:\n  \S+ at \S+:\d+)*)\s*$", re.DOTALL)
+
+
+def as_julia_error(error: BaseException) -> BaseException:
+    """Turn XLA's error back into what Julia threw; return others as they are."""
+    found = _THROWN.search(str(error))
+    if found is None:
+        return error
+    kind, message, lines = found.groups()
+    return exception_of(kind, message, lines.strip("\n"))
+
+
+class JuliaProgram:
+    """A program in Julia's table; released when no compiled program may call it any more.
+
+    Attributes:
+        key: the number under which XLA's handler finds it, as a signed 64-bit integer; None
+            where XLA does not call Julia.
+    """
+
+    def __init__(self, handles: Sequence[Any], ad: str, program: Program):
+        """Register the program with Julia.
+
+        Args:
+            handles: the function, and the user's own jvp and vjp, or None for each.
+            ad: the AD system for reverse mode.
+            program: the program.
+
+        Raises:
+            BackendNotLoadedError: the AD system, or ForwardDiff, cannot be loaded.
+        """
+        self._session = session()
+        self._handles = handles
+        self._program = program
+        fields = _describe(handles, ad, program)
+        self._key = _key(handles, fields)
+        self.key = ctypes.c_int64(self._key).value if xla_calls_julia() is None else None
+        self._session.call(lambda library: library.request("compile", self._key, *fields))
+        weakref.finalize(self, _release, self._session, self._key)
+
+    def call(self, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run it on Julia's thread, on arrays in host memory."""
+        program = self._program
+        inputs = [
+            np.ascontiguousarray(x.transpose(_axes(program, i))) for i, x in enumerate(operands)
+        ]
+        outputs, results = [], []
+        for i, result in enumerate(program.result_types):
+            # Made in Julia's order; what is returned is a view in JAX's.
+            shape, order = program.shape(i, result=True), _axes(program, i, result=True)
+            outputs.append(np.empty([shape[axis] for axis in order], result.dtype))
+            results.append(outputs[-1].transpose(np.argsort(order)))
+        key = self._key
+
+        def work(library: Library) -> None:
+            library.run_program(key, inputs, outputs)
+
+        self._session.call(work)
+        return results
+
+
+def _release(session_: Session, key: int) -> None:
+    def work(library: Library) -> None:
+        library.request("release_program", key)
+
+    session_.post(work)
+
+
+def _axes(program: Program, i: int, result: bool = False) -> list[int]:
+    """The order of the axes that makes a C-contiguous array one in Julia's order."""
+    loops = len(program.loop_shape(i, result=result))
+    rank = loops + len(program.lane_shape(i, result=result))
+    if program.function.layout == "reversed":
+        return list(range(rank))
+    return [*range(loops), *reversed(range(loops, rank))]
+
+
+# --- what Julia is told --------------------------------------------------------------------
+
+
+def _describe(handles: Sequence[Any], ad: str, program: Program) -> list[str]:
+    """Write the fields that `compile` in programs.jl reads."""
+    functions = ",".join("" if h is None else str(h.number) for h in handles)
+    selections = "|".join(
+        (
+            _numbers(program.wrt),
+            _numbers(program.seeds),
+            ";".join(_numbers(direction) for direction in program.directions),
+            _numbers(program.kept),
+        )
+    )
+    levels = ";".join(
+        f"{level.size}:{_flags(level.ins)}:{_flags(level.outs)}" for level in program.loops
+    )
+    return [
+        program.kind,
+        functions,
+        ad,
+        tree_spec(program.in_tree, program.args),
+        tree_spec(program.out_tree, program.values),
+        selections,
+        _buffers(program, result=False),
+        _buffers(program, result=True),
+        levels,
+        "true" if program.converts else "false",
+        program.function.layout,
+    ]
+
+
+def tree_spec(tree: Any, types: Sequence[ArrayType]) -> str:
+    """Describe a tree of arrays as `wire.jl` reads it."""
+    return spec(tree, tuple((t.dtype, len(t.shape)) for t in types))
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _flags(flags: Sequence[bool]) -> str:
+    return "".join("01"[flag] for flag in flags)
+
+
+def _buffers(program: Program, *, result: bool) -> str:
+    types = program.result_types if result else program.operand_types
+    texts = []
+    for i, one in enumerate(types):
+        shape = program.lane_shape(i, result=result)
+        texts.append(f"{code(one.dtype)}:{extents(shape, program.function.layout)}")
+    return ";".join(texts)
+
+
+def extents(shape: Sequence[int], layout: str) -> str:
+    """Write a shape as Julia's size."""
+    return _numbers(shape if layout == "logical" else shape[::-1])
+
+
+def _key(handles: Sequence[Any], fields: Sequence[str]) -> int:
+    """Make the key of a program, 64 bits without a sign.
+
+    XLA stores compiled programs on disk, with the key in them. A digest of the source and of
+    everything else keeps a program that was compiled elsewhere from calling something else here.
+    """
+    names = [h.identity for h in handles if h is not None]
+    text = "\x1f".join((*names, *fields)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+# --- the handler ---------------------------------------------------------------------------
+
+_lock = threading.Lock()
+_registered = False
+_refusal: str | None = None
+
+
+def xla_calls_julia() -> str | None:
+    """Register the handler with XLA, once.
+
+    Returns:
+        None where XLA calls Julia; else why it does not, and calls go through Python.
+    """
+    global _registered, _refusal
+    if not setting("PYBRIDGE_FFI").value:
+        return "switched off by PYBRIDGE_FFI"
+    with _lock:
+        if not _registered:
+            address = session().library.ffi_handler
+            handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)
+            try:
+                jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(handler), platform="cpu")
+            except Exception as error:  # whatever XLA has against it, Python can call Julia
+                _refusal = f"XLA did not accept the handler: {error}"
+            _registered = True
+        return _refusal
