@@ -1,6 +1,8 @@
-# What Python calls. Four C functions, reached through ctypes: `request` for everything that
-# is rare (text in, text out), `run`, `shapes` and `fetch` for the calls that have to be
-# quick. None of them needs Python's interpreter lock.
+# What Python calls. Five C functions of three integers: `request` for everything that is
+# rare (text in, text out), `run`, `shapes` and `fetch` for the calls that have to be quick,
+# and `program` for the programs of compiled JAX functions where XLA cannot call them itself.
+# The last integer is the address of the caller's `output`. They are reached through ctypes,
+# or through the mailbox that `serve` watches. None needs Python's interpreter lock.
 
 const LOCK = ReentrantLock()
 
@@ -22,9 +24,12 @@ drop!(table::Table, id) = @lock LOCK (delete!(table.entries, id); nothing)
 const FUNCTIONS = Table{Any}()
 const PREPARED = Table{Any}()
 const PULLBACKS = Table{Any}()
-const RESULTS = Table{Tuple{Any,Bool}}()
-const REPLY = Ref("")
-const FAILURES = Table{NTuple{3,String}}()
+
+# What is kept for a caller to come for, by its `output`: one each, so that a caller that
+# Ctrl-C took away leaves no more than one behind.
+const REPLIES = Dict{Ptr{Int64},String}()
+const RESULTS = Dict{Ptr{Int64},Tuple{Any,Bool}}()
+const FAILURES = Dict{Ptr{Int64},NTuple{3,String}}()
 
 # Result types and the numbers under which Python knows their specs.
 const STRUCTURES = Dict{Type,Int}()
@@ -102,9 +107,16 @@ execute(p::Prepared{:hessian}, cursor) =
 
 const OK, FAILED = 0, 1
 
+# The worker lets interrupts wait (`jl_sigatomic_begin`), except inside a `try`: one that
+# comes between two calls, where nobody can catch it, would end the process. In a call from
+# Python code that Julia called they are let through already.
+const WORKING = Ref(false)
+
 function guarded(work, output)
+    nested = WORKING[]
     try
-        work()
+        WORKING[] = true
+        nested ? work() : Base.reenable_sigint(work)
         return OK
     catch exception
         failure = try
@@ -112,66 +124,136 @@ function guarded(work, output)
         catch
             (string(nameof(typeof(exception))), "its showerror method failed", "")
         end
-        unsafe_store!(output, put!(FAILURES, failure))
+        @lock LOCK FAILURES[output] = failure
         return FAILED
+    finally
+        WORKING[] = nested
     end
 end
 
 """
-Run a prepared call. `input` holds the arguments' leaves. On success `output` gets the number
-of the result, of its structure, and how many integers its shapes take; else that of the failure.
+Run a prepared call. `input` holds the arguments' leaves. `output` gets the number of the
+result's structure, how many integers its shapes take, and those.
 """
 function c_run(id::Int64, input::Ptr{Int64}, output::Ptr{Int64})::Int64
     return guarded(output) do
         p = PREPARED[id]
         result = sendable(Base.invokelatest(execute, p, Cursor(input)))
         shapes = put_shapes!(Int64[], result, is_reversed(p))
-        unsafe_store!(output, put!(RESULTS, (result, is_reversed(p))), 1)
-        unsafe_store!(output, structure(typeof(result)), 2)
-        unsafe_store!(output, length(shapes), 3)
+        @lock LOCK RESULTS[output] = (result, is_reversed(p))
+        unsafe_store!(output, structure(typeof(result)), 1)
+        unsafe_store!(output, length(shapes), 2)
         # Most shapes fit beside; `shapes` gets those that do not.
-        length(shapes) <= 61 && unsafe_copyto!(output + 3 * sizeof(Int64), pointer(shapes),
+        length(shapes) <= 62 && unsafe_copyto!(output + 2 * sizeof(Int64), pointer(shapes),
             length(shapes))
     end
 end
 
-"Write the shapes of a result, one extent after the other."
-function c_shapes(id::Int64, output::Ptr{Int64})::Int64
+"Write the shapes of the result, one extent after the other, to the room for `count`."
+function c_shapes(count::Int64, room::Ptr{Int64}, output::Ptr{Int64})::Int64
     return guarded(output) do
-        result, reversed = RESULTS[id]
+        result, reversed = @lock LOCK RESULTS[output]
         shapes = put_shapes!(Int64[], result, reversed)
-        GC.@preserve shapes unsafe_copyto!(output, pointer(shapes), length(shapes))
+        GC.@preserve shapes unsafe_copyto!(room, pointer(shapes), count)
     end
 end
 
-"Copy a result to the addresses in `pointers` and forget it."
-function c_fetch(id::Int64, pointers::Ptr{Int64}, output::Ptr{Int64})::Int64
+"Copy the result to the `count` addresses in `pointers` and forget it."
+function c_fetch(count::Int64, pointers::Ptr{Int64}, output::Ptr{Int64})::Int64
     return guarded(output) do
-        result, reversed = take!(RESULTS, id)
+        result, reversed = @lock LOCK pop!(RESULTS, output)
         Base.invokelatest(copy_out, result, Cursor(pointers), reversed)
     end
 end
 
-"Run a program as XLA would, from and to the addresses in `inputs` and `outputs`."
-function c_program(key::UInt64, inputs::Ptr{Ptr{Cvoid}}, outputs::Ptr{Ptr{Cvoid}},
-    output::Ptr{Int64})::Int64
+"Run a program as XLA would; `addresses` holds those of its operands and then its results."
+function c_program(key::Int64, addresses::Ptr{Ptr{Cvoid}}, output::Ptr{Int64})::Int64
     return guarded(output) do
-        Base.invokelatest(run_at, program(key), inputs, outputs)
+        Base.invokelatest(run_at, program(reinterpret(UInt64, key)), addresses)
     end
 end
 
 """
 Answer a request: fields of text separated by the unit separator. `output` gets the address and
-the length of the reply, which stays until the next request.
+the length of the reply, which stays until the next request with this `output`.
 """
-function c_request(text::Ptr{UInt8}, length::Int64, output::Ptr{Int64})::Int64
+function c_request(length::Int64, text::Ptr{UInt8}, output::Ptr{Int64})::Int64
     return guarded(output) do
         verb, fields... = split(unsafe_string(text, length), '\x1f')
         answer = string(Base.invokelatest(REQUESTS[Symbol(verb)], String.(fields)...))
-        REPLY[] = answer
+        @lock LOCK REPLIES[output] = answer
         unsafe_store!(output, Int64(pointer(answer)), 1)
         unsafe_store!(output, sizeof(answer), 2)
     end
+end
+
+# Where in the mailbox Python writes, and, a cache line further, where `c_serve` does.
+const REQUESTED, FUNCTION, ARGUMENTS, LEAVE = 1, 2, 3, 6
+const ANSWERED, STATUS, SERVING = 9, 10, 11
+
+look(mailbox, place) =
+    Core.Intrinsics.atomic_pointerref(mailbox + 8 * (place - 1), :acquire)
+note(mailbox, place, x) =
+    Core.Intrinsics.atomic_pointerset(mailbox + 8 * (place - 1), Int64(x), :release)
+
+"""
+Answer the requests that come by the mailbox: the address of a C function and its arguments,
+under a number that is new for each. Return when none has come for `patience` nanoseconds,
+or at once when Python says so; with no patience, after the request that is there, if any.
+"""
+function c_serve(mailbox::Ptr{Int64}, patience::Int64)::Int64
+    note(mailbox, SERVING, patience > 0)
+    while true
+        try
+            found = await(mailbox, patience)
+            # An interrupt that waits came too late for the call that it was meant for.
+            Base.reenable_sigint(() -> nothing)
+            found || break
+            answer(mailbox)
+        catch exception
+            exception isa InterruptException || rethrow()
+        end
+    end
+    note(mailbox, SERVING, false)
+    return OK
+end
+
+# The thread does not sleep, because waking it takes longer than most calls. Meanwhile it
+# touches nothing of Julia's, and collections go on without it.
+function await(mailbox, patience)
+    answered = look(mailbox, ANSWERED)
+    state = ccall(:jl_gc_safe_enter, Int8, ())
+    deadline = time_ns() + patience
+    found = false
+    while !(patience > 0 && look(mailbox, LEAVE) != 0)
+        found = look(mailbox, REQUESTED) != answered
+        (found || time_ns() >= deadline) && break
+        give_way()
+    end
+    ccall(:jl_gc_safe_leave, Cvoid, (Int8,), state)
+    return found
+end
+
+# Another thread may need this processor more, the caller's for one.
+@static if Sys.iswindows()
+    give_way() = ccall(:jl_cpu_pause, Cvoid, ())
+else
+    give_way() = (ccall(:sched_yield, Cint, ()); nothing)
+end
+
+function answer(mailbox)
+    number = look(mailbox, REQUESTED)
+    first, second, third = ntuple(i -> unsafe_load(mailbox, ARGUMENTS + i - 1), 3)
+    status = Int64(FAILED)
+    try
+        # By its address, so that it runs in the newest world, as when ctypes calls it.
+        status = ccall(Ptr{Cvoid}(unsafe_load(mailbox, FUNCTION)), Int64,
+            (Int64, Int64, Int64), first, second, third)
+    finally
+        note(mailbox, STATUS, status)
+        note(mailbox, ANSWERED, number)
+    end
+    return nothing
 end
 
 function load(package)
@@ -188,7 +270,7 @@ const REQUESTS = (
     define=source -> register(evaluate(source)),
     prepare=prepare,
     structure=id -> SPECS[parse(Int, id)],
-    failure=id -> join(take!(FAILURES, parse(Int, id)), '\x1f'),
+    failure=id -> join((@lock LOCK pop!(FAILURES, Ptr{Int64}(parse(Int, id)))), '\x1f'),
     release_function=id -> drop!(FUNCTIONS, parse(Int, id)),
     release_prepared=id -> drop!(PREPARED, parse(Int, id)),
     release_pullback=id -> drop!(PULLBACKS, parse(Int, id)),
@@ -203,14 +285,17 @@ const REQUESTS = (
 
 """
 Addresses of the C functions, for Python: request, run, shapes, fetch, program, XLA's handler,
-and Julia's own `jl_gc_safe_enter`, which libjulia does not pass on.
+serve, and Julia's own `jl_gc_safe_enter` and `jl_sigatomic_begin`, which libjulia does not
+pass on.
 """
 boundary() = Int.((
-    @cfunction(c_request, Int64, (Ptr{UInt8}, Int64, Ptr{Int64})),
+    @cfunction(c_request, Int64, (Int64, Ptr{UInt8}, Ptr{Int64})),
     @cfunction(c_run, Int64, (Int64, Ptr{Int64}, Ptr{Int64})),
-    @cfunction(c_shapes, Int64, (Int64, Ptr{Int64})),
+    @cfunction(c_shapes, Int64, (Int64, Ptr{Int64}, Ptr{Int64})),
     @cfunction(c_fetch, Int64, (Int64, Ptr{Int64}, Ptr{Int64})),
-    @cfunction(c_program, Int64, (UInt64, Ptr{Ptr{Cvoid}}, Ptr{Ptr{Cvoid}}, Ptr{Int64})),
+    @cfunction(c_program, Int64, (Int64, Ptr{Ptr{Cvoid}}, Ptr{Int64})),
     @cfunction(c_ffi, Ptr{Cvoid}, (Ptr{FFICallFrame},)),
+    @cfunction(c_serve, Int64, (Ptr{Int64}, Int64)),
     cglobal(:jl_gc_safe_enter),
+    cglobal(:jl_sigatomic_begin),
 ))

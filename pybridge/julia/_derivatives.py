@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -132,6 +133,8 @@ def _run(
 
 def _check_inexact(args: tuple[Any, ...], numbers: Sequence[int], where: str) -> None:
     for n in numbers:
+        if all(map(_is_inexact, jax.tree_util.tree_leaves(args[n]))):
+            continue  # the paths below take long to make
         for path, leaf in jax.tree_util.tree_leaves_with_path(args[n]):
             if not _is_inexact(leaf):
                 raise ArgumentTypeError(
@@ -150,7 +153,12 @@ def _dtype(x: Any) -> Any:
 
 
 def _is_inexact(x: Any) -> bool:
-    return bool(np.issubdtype(_dtype(x), np.inexact))
+    return _is_inexact_dtype(_dtype(x))
+
+
+@lru_cache(maxsize=64)
+def _is_inexact_dtype(dtype: Any) -> bool:
+    return bool(np.issubdtype(dtype, np.inexact))
 
 
 def _like(argument: Any, gradient: Any, wants_jax: bool | None = None) -> Any:

@@ -76,12 +76,8 @@ class JuliaProgram:
             shape, order = program.shape(i, result=True), _axes(program, i, result=True)
             outputs.append(np.empty([shape[axis] for axis in order], result.dtype))
             results.append(outputs[-1].transpose(np.argsort(order)))
-        key = self._key
-
-        def work(library: Library) -> None:
-            library.run_program(key, inputs, outputs)
-
-        self._session.call(work)
+        key = ctypes.c_int64(self._key).value
+        self._session.run(lambda library: library.run_program(key, inputs, outputs))
         return results
 
 
@@ -189,7 +185,7 @@ def xla_calls_julia() -> str | None:
         return "switched off by PYBRIDGE_FFI"
     with _lock:
         if not _registered:
-            address = session().library.ffi_handler
+            address = session().ffi_handler
             handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)
             try:
                 jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(handler), platform="cpu")

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ._session import session
-from ._wire import Structure, addresses, as_leaf, spec, unholdable
+from ._wire import Structure, as_leaf, spec, unholdable
 
 
 class JuliaHandle:
@@ -88,25 +88,16 @@ class JuliaHandle:
         key = (operation, backend, tuple(argnums), layout, treedef, kinds)
         wants_jax = any(isinstance(leaf, jax.Array) for leaf in leaves)
 
-        def work(library: Any) -> tuple[Structure, list[np.ndarray]]:
-            prepared = self._prepared.get(key)
-            if prepared is None:
+        def prepare(library: Any) -> None:
+            if key not in self._prepared:
                 numbers = ",".join(str(n + 1) for n in argnums)
-                prepared = int(
-                    library.request(
-                        "prepare",
-                        operation,
-                        self.number,
-                        backend,
-                        numbers,
-                        layout,
-                        spec(treedef, kinds),
-                    )
-                )
-                self._prepared[key] = prepared
-            return library.run(prepared, addresses(arrays))
+                fields = (operation, self.number, backend, numbers, layout, spec(treedef, kinds))
+                self._prepared[key] = int(library.request("prepare", *fields))
 
-        structure, results = self._session.call(work)
+        if key not in self._prepared:
+            self._session.call(prepare)  # on the worker, so that two threads do not both do it
+        prepared = self._prepared[key]
+        structure, results = self._session.run(lambda library: library.run(prepared, arrays))
         return Result(structure, results, wants_jax)
 
 

@@ -1,15 +1,16 @@
 """The C functions of `boundary.jl`, as Python functions. All of them run on the worker.
 
-They are reached through ctypes and not through juliacall because ctypes gives up the
-interpreter lock: other Python threads go on, Ctrl-C arrives, and a collection in Julia can
-never wait for a thread that waits for Python.
+They are reached through ctypes, or the worker's mailbox, and not through juliacall because that
+gives up the interpreter lock: other Python threads go on, Ctrl-C arrives, and a collection in
+Julia can never wait for a thread that waits for Python.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,21 @@ from .._errors import (
     JuliaError,
     UnsupportedModeError,
 )
-from ._wire import Structure
+from ._wire import Structure, addresses
 
 _SEPARATOR = "\x1f"
-_I64, _POINTER = ctypes.c_int64, ctypes.c_void_p
+_I64 = ctypes.c_int64
+_function = functools.cache(ctypes.CFUNCTYPE(_I64, _I64, _I64, _I64))
+
+# Calls the C function at an address with three integers. The last argument is what has to stay
+# in memory until the function has ended, even if the caller is interrupted.
+Enter = Callable[[int, int, int, int, Any], int]
+
+
+def directly(function: int, first: int, second: int, third: int, keep: Any) -> int:
+    """Call the C function at an address; on the worker only."""
+    return _function(function)(first, second, third)
+
 
 # Julia's exceptions that have a class of their own here.
 _ERRORS: dict[str, type[BridgeError]] = {
@@ -40,36 +52,15 @@ _ERRORS: dict[str, type[BridgeError]] = {
 
 
 class Library:
-    """Julia's side of the bridge.
+    """Julia's side of the bridge, for one user at a time."""
 
-    Attributes:
-        structures: what the numbers mean under which Julia names result types.
-        ffi_handler: the address of XLA's handler.
-    """
-
-    def __init__(self, addresses: tuple[int, ...]):
-        """Bind the addresses that `PyBridge.boundary()` returns."""
-        request, run, shapes, fetch, program, ffi, gc_safe_enter = addresses
-        self._request = ctypes.CFUNCTYPE(_I64, ctypes.c_char_p, _I64, _POINTER)(request)
-        self._run = ctypes.CFUNCTYPE(_I64, _I64, _POINTER, _POINTER)(run)
-        self._shapes = ctypes.CFUNCTYPE(_I64, _I64, _POINTER)(shapes)
-        self._fetch = ctypes.CFUNCTYPE(_I64, _I64, _POINTER, _POINTER)(fetch)
-        self._program = ctypes.CFUNCTYPE(_I64, ctypes.c_uint64, _POINTER, _POINTER, _POINTER)(
-            program
-        )
-        self.ffi_handler = ffi
-        self._gc_safe_enter = ctypes.CFUNCTYPE(ctypes.c_int8)(gc_safe_enter)
+    def __init__(self, functions: Sequence[int], enter: Enter):
+        """Keep the addresses of the five C functions, and the way to call them."""
+        self._request, self._run, self._shapes, self._fetch, self._program = functions
+        self._enter = enter
         self._out = array("q", bytes(8 * 64))
         self._out_address = self._out.buffer_info()[0]
-        self.structures: dict[int, Structure] = {}
-
-    def leave_to_collector(self) -> None:
-        """Put this thread, which is in Julia no more, into the GC-safe state.
-
-        A collection on another thread then does not wait for it. Calls into Julia leave the state
-        and come back to it by themselves.
-        """
-        self._gc_safe_enter()
+        self._structures: dict[int, Structure] = {}
 
     def request(self, verb: str, *fields: object) -> str:
         """Ask for something rare: text in, text out.
@@ -77,54 +68,53 @@ class Library:
         Raises:
             BridgeError: what Julia threw, by `_ERRORS`, else a `JuliaError`.
         """
-        text = _SEPARATOR.join((verb, *map(str, fields))).encode()
-        if self._request(text, len(text), self._out_address):
-            raise self._failure()
+        self._call(self._request, array("B", _SEPARATOR.join((verb, *map(str, fields))).encode()))
         address, length = self._out[:2]
         return ctypes.string_at(address, length).decode()
 
-    def run(self, prepared: int, arguments: array) -> tuple[Structure, list[np.ndarray]]:
+    def run(
+        self, prepared: int, arrays: Sequence[np.ndarray]
+    ) -> tuple[Structure, list[np.ndarray]]:
         """Run a prepared call.
 
         Args:
             prepared: its number.
-            arguments: address and shape of each argument's leaf.
+            arrays: the arguments' leaves.
 
         Returns:
             The structure of the result, and its leaves as new arrays.
         """
-        if self._run(prepared, arguments.buffer_info()[0], self._out_address):
-            raise self._failure()
-        number, kind, extents = self._out[:3]
-        structure = self.structures.get(kind)
-        shapes: Any = self._out[3 : 3 + extents]
-        if extents > 61:
+        self._call(self._run, addresses(arrays), prepared, arrays)
+        kind, extents = self._out[:2]
+        shapes = self._out[2 : 2 + extents]
+        if extents > 62:
             shapes = array("q", bytes(8 * extents))
-            self._check(self._shapes(number, shapes.buffer_info()[0]))
+            self._call(self._shapes, shapes)
+        structure = self._structures.get(kind)
         if structure is None:
             structure = Structure(self.request("structure", kind))
-            self.structures[kind] = structure
+            self._structures[kind] = structure
         leaves = structure.empty(shapes)
-        addresses = _data(leaves)
-        self._check(self._fetch(number, addresses.buffer_info()[0], self._out_address))
+        self._call(self._fetch, _data(leaves), keep=leaves)
         return structure, leaves
 
     def run_program(
         self, key: int, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
     ) -> None:
         """Run a program from arrays to arrays, all of them in Julia's order."""
-        sources, targets = _data(inputs), _data(outputs)
-        status = self._program(
-            key, sources.buffer_info()[0], targets.buffer_info()[0], self._out_address
-        )
-        self._check(status)
+        arrays = [*inputs, *outputs]
+        self._call(self._program, _data(arrays), key, arrays)
 
-    def _check(self, status: int) -> None:
-        if status:
+    def _call(
+        self, function: int, buffer: array, first: int | None = None, keep: Any = None
+    ) -> None:
+        address, length = buffer.buffer_info()
+        first = length if first is None else first
+        if self._enter(function, first, address, self._out_address, (buffer, keep)):
             raise self._failure()
 
     def _failure(self) -> BaseException:
-        return exception_of(*self.request("failure", self._out[0]).split(_SEPARATOR))
+        return exception_of(*self.request("failure", self._out_address).split(_SEPARATOR))
 
 
 def _data(arrays: Sequence[np.ndarray]) -> array:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from .._errors import BridgeError, JuliaForkError, JuliaUnavailableError
 from . import _environments
 from ._interrupt import keep_sigint_handler
-from ._library import Library
+from ._library import Library, directly
 from ._locate import choose_julia, for_juliapkg, julia_source
 from ._worker import Worker
 
@@ -44,6 +44,7 @@ class Session:
         library: the C functions that calls go through.
         project: the main Julia environment.
         executable: the julia that belongs to it.
+        ffi_handler: the address of XLA's handler.
         julia_version: for example `"1.10.2"`.
     """
 
@@ -67,6 +68,26 @@ class Session:
         if _forked:
             raise JuliaForkError(_FORKED)
         return self._worker.call(lambda: work(self.library))
+
+    def run(self, work: Callable[[Library], T]) -> T:
+        """Do what `call` does, sooner; `work` may run on the caller's thread.
+
+        Args:
+            work: uses the library and nothing else of Julia's.
+
+        Returns:
+            What it returned.
+
+        Raises:
+            JuliaForkError: this process was forked from one where Julia runs.
+            KeyboardInterrupt: on Ctrl-C, at once.
+        """
+        worker = self._worker
+        if not _forked and worker.is_ready() and not worker.sending.locked():
+            with worker.sending:
+                if worker.is_ready():
+                    return work(self._distant)
+        return self.call(work)
 
     def post(self, work: Callable[[Library], None]) -> None:
         """Run `work` on Julia's thread some time later. Safe in finalizers."""
@@ -102,7 +123,7 @@ class Session:
         if not _forked:
             # A call that does not stop must not keep Python from ending.
             with contextlib.suppress(JuliaUnavailableError):
-                self._worker.call(lambda: None)
+                self._worker.call(self._worker.close_mailbox)
 
     def _start(self) -> None:
         """Start Julia on this thread and leave it in the GC-safe state."""
@@ -116,11 +137,19 @@ class Session:
                 f"Julia runs, but PyBridge did not load:\n{error}\n{_WAYS_OUT}"
             ) from None
         self.register = main.PyBridge.register
-        self.library = Library(tuple(int(a) for a in main.PyBridge.boundary()))
+        *functions, ffi, serve, gc_safe_enter, sigatomic_begin = map(int, main.PyBridge.boundary())
+        self.ffi_handler = ffi
+        # From here on interrupts wait for the calls that can catch them; see boundary.jl.
+        ctypes.CFUNCTYPE(None)(sigatomic_begin)()
+        self.library = Library(functions, directly)
+        self._distant = Library(functions, self._worker.send)
         self.julia_version = self.library.request("version")
         self.project = str(juliacall.CONFIG["project"])
         self.executable = str(juliacall.CONFIG["exepath"])
-        self.library.leave_to_collector()
+        # Left to the collector: a collection on another thread does not wait for this one. Calls
+        # into Julia leave that state and come back to it by themselves.
+        ctypes.CFUNCTYPE(ctypes.c_int8)(gc_safe_enter)()
+        self._worker.open_mailbox(serve)
 
 
 def _free_starting_thread() -> None:

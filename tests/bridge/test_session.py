@@ -144,6 +144,72 @@ print("alive", flush=True)
     assert output.strip() == "alive"
 
 
+def test_ctrl_c_at_any_moment_of_quick_calls_leaves_the_next_ones_right(run_python):
+    run_python(
+        """
+        import random, signal, threading, time
+        import numpy as np
+        import pybridge as pb
+        gradient = pb.grad(pb.from_julia("x -> sum(abs2, x)"), backend="zygote")
+        wait = pb.from_julia("x -> (t = time(); while time() - t < x; rand(3); end; x)")
+        x = np.arange(1000.0)
+        gradient(x), wait(0.0)
+        sent = 0.0
+        def interrupt(seconds):
+            global sent
+            time.sleep(seconds)
+            sent = time.monotonic()
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        # The longer ones are told to stop, and some end just then.
+        for k in range(220):
+            longer = k % 11 == 0
+            seconds = 0.03 if longer else 0.003 * random.random()
+            thread = threading.Thread(target=interrupt, args=(seconds,))
+            try:
+                thread.start()
+                if longer:
+                    wait(0.05 + 0.06 * random.random())
+                for i in range(100_000):
+                    assert np.array_equal(gradient(x + i), 2 * (x + i))
+            except KeyboardInterrupt:
+                assert time.monotonic() - sent < 1
+            else:
+                raise SystemExit("not interrupted")
+            thread.join()
+            for i in range(3):
+                assert np.array_equal(gradient(x - i), 2 * (x - i))
+        """,
+        timeout=120,
+    )
+
+
+def test_a_call_from_julia_to_python_and_back(run_python):
+    run_python("""
+        import pybridge as pb
+        inner = pb.from_julia("x -> x + 1")
+        import juliacall
+        juliacall.Main.seval("import PythonCall")
+        juliacall.Main.back = lambda x: float(inner(float(x)))
+        outer = pb.from_julia(
+            "x -> Main.PythonCall.GIL.@lock 2 * Main.PythonCall.pyconvert(Float64, Main.back(x))"
+        )
+        for k in range(50):
+            assert outer(float(k)) == 2 * (k + 1)
+    """)
+
+
+def test_one_processor_is_enough(run_python):
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("processors cannot be chosen here")
+    run_python("""
+        import os
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        import pybridge as pb
+        f = pb.from_julia("x -> x + 1")
+        assert [float(f(float(k))) for k in range(100)] == [k + 1.0 for k in range(100)]
+    """)
+
+
 def test_ctrl_c_in_python_code_is_pythons(run_python):
     run_python("""
         import os, signal, time

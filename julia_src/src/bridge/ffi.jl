@@ -97,16 +97,20 @@ function c_ffi(frame::Ptr{FFICallFrame})::Ptr{Cvoid}
 end
 
 # The barriers behind which everything is typed.
-run_call(p, inputs, outputs) = run_with(p, buffer_data, inputs, outputs)
-run_at(p, inputs, outputs) = run_with(p, unsafe_load, inputs, outputs)
-
-buffer_data(values, i) = unsafe_load(Ptr{FFIBuffer}(unsafe_load(values, i))).data
-
-function run_with(p::Program, address, inputs, outputs)
-    run(p, ntuple(i -> address(inputs, i), Val(fieldcount(typeof(p.operands)))),
-        ntuple(i -> address(outputs, i), Val(fieldcount(typeof(p.results)))))
+function run_call(p::Program, inputs, outputs)
+    data(values, i) = unsafe_load(Ptr{FFIBuffer}(unsafe_load(values, i))).data
+    run(p, map(i -> data(inputs, i), places(p.operands)),
+        map(i -> data(outputs, i), places(p.results)))
     return nothing
 end
+
+function run_at(p::Program, addresses)
+    run(p, map(i -> unsafe_load(addresses, i), places(p.operands)),
+        map(i -> unsafe_load(addresses, length(p.operands) + i), places(p.results)))
+    return nothing
+end
+
+places(::NTuple{N,Any}) where {N} = ntuple(identity, Val(N))
 
 function answer_query(extension)
     query = unsafe_load(extension)
