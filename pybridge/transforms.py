@@ -158,7 +158,7 @@ def jvp(
             )
     primals, tangents = tuple(primals), tuple(tangents)
     if system == "jax":
-        return jax.jvp(f, primals, tangents)
+        return jax.jvp(f, _as_arrays(primals), _as_arrays(tangents))
     if system == "finite":
         found = _finite.finite_jvp(f, primals, tangents, convert=_convert(f))
         return _narrow(found.value, primals), _narrow(found.derivative, primals)
@@ -192,7 +192,7 @@ def vjp(
     """
     system = _system(f, backend)
     if system == "jax":
-        value, pull = jax.vjp(f, *primals)
+        value, pull = jax.vjp(f, *_as_arrays(primals))
         return value, pull
     if system == "finite":
         raise UnsupportedModeError(
@@ -349,9 +349,18 @@ def _checked(transformed: Callable[..., Any], f: Any, argnums: Argnums) -> Calla
     @functools.wraps(f)
     def compute(*args: Any, **kwargs: Any) -> Any:
         _numbers(args, argnums)
-        return transformed(*args, **kwargs)
+        return transformed(*_as_arrays(args), **kwargs)
 
     return compute
+
+
+def _as_arrays(tree: Any) -> Any:
+    """Turn Julia's arrays into NumPy's, which JAX accepts. Nothing is copied."""
+
+    def one(leaf: Any) -> Any:
+        return np.asarray(leaf) if type(leaf).__module__.startswith("juliacall") else leaf
+
+    return jax.tree_util.tree_map(one, tree)
 
 
 def _no_keywords(kwargs: dict[str, Any]) -> None:

@@ -34,7 +34,7 @@ def call_traced(function: JuliaFunction, args: tuple[Any, ...]) -> Any:
     arrays = [x.astype(np.float32) if x.dtype == _BFLOAT16 else x for x in arrays]
     types = tuple(ArrayType(x.shape, np.dtype(x.dtype)) for x in arrays)
     out_tree, values, converts = find_outputs(function, in_tree, types)
-    program = Program(function, "call", in_tree, types, out_tree, values, converts=converts)
+    program = Program(function.bridged, "call", in_tree, types, out_tree, values, converts=converts)
     outs = bind(program, arrays)
     if narrow:
         outs = [x.astype(_BFLOAT16) if x.dtype == np.float32 else x for x in outs]

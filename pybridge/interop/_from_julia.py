@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 from jax.core import Tracer
@@ -11,11 +10,7 @@ from jax.core import Tracer
 from .._backends import JULIA_NAMES, row
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
 from ..julia._functions import JuliaHandle
-from ..julia._session import session
-
-if TYPE_CHECKING:
-    from ..julia._ffi import JuliaProgram
-    from ._program import Program
+from ._bridged import BridgedFunction, Jitted
 
 _LAYOUTS = ("logical", "reversed")
 
@@ -29,6 +24,7 @@ class JuliaFunction:
         batched: whether it takes a batch as its last Julia dimension.
         out: the declared shapes and dtypes of its value, or None.
         source: the Julia source, or None for a juliacall value.
+        bridged: what traced programs refer to.
     """
 
     def __init__(
@@ -50,10 +46,18 @@ class JuliaFunction:
         self.layout = layout
         self.batched = batched
         self.out = out
-        self.jitted: dict[Any, Any] = {}
         self._rules = (jvp, vjp)
         self._others: dict[str, JuliaFunction] = {}
-        self._executables: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+        self._jitted = Jitted()
+        self.bridged = BridgedFunction(
+            handle,
+            self._rules,
+            name=repr(self),
+            ad=ad,
+            layout=layout,
+            batched=batched,
+            jitted=self._jitted,
+        )
 
     def __call__(self, *args: Any) -> Any:
         """Call the Julia function with numbers, arrays and trees of them."""
@@ -68,11 +72,6 @@ class JuliaFunction:
         source = self.source if self.source is not None else "juliacall value"
         short = source if len(source) <= 60 else source[:57] + "..."
         return f"from_julia({short!r}, ad={self.ad!r}, layout={self.layout!r})"
-
-    @property
-    def has_reverse(self) -> bool:
-        """Whether a gradient costs about as much as the value, in any dimension."""
-        return self.ad != "forwarddiff" or self._rules[1] is not None
 
     def with_ad(self, ad: str) -> JuliaFunction:
         """Return the same function, differentiated by another system. The same each time."""
@@ -91,19 +90,6 @@ class JuliaFunction:
                 out=self.out,
             )
         return self._others[ad]
-
-    def executable(self, program: Program) -> JuliaProgram:
-        """Make a program ready to run, unless a compiled one has it already."""
-        from ..julia._ffi import JuliaProgram
-
-        found = self._executables.get(program)
-        if found is None:
-            if program.kind != "call" or program.wrt:
-                for system in {self.ad, "forwarddiff"}:
-                    session().require(row(system).package)
-            found = JuliaProgram((self.handle, *self._rules), self.ad, program)
-            self._executables[program] = found
-        return found
 
 
 def from_julia(

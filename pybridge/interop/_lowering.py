@@ -8,6 +8,8 @@ calls the same program.
 
 from __future__ import annotations
 
+import functools
+import warnings
 from typing import Any
 
 import jax
@@ -70,6 +72,20 @@ def _lower_callback(ctx: Any, *operands: Any, program: Program) -> Any:
     return _callback(ctx, *operands, program=program)
 
 
+def _lower_elsewhere(ctx: Any, *operands: Any, program: Program) -> Any:
+    _say_that_arrays_are_copied()
+    return _lower_callback(ctx, *operands, program=program)
+
+
+@functools.cache
+def _say_that_arrays_are_copied() -> None:
+    warnings.warn(
+        "from_julia: XLA calls Julia directly on CPUs only. On this device, arrays are copied to "
+        "the host and back for each call of a Julia function.",
+        stacklevel=2,
+    )
+
+
 def _refuse_export(ctx: Any) -> None:
     if ctx.module_context.lowering_parameters.for_export:
         raise UnsupportedModeError(
@@ -98,4 +114,4 @@ def _impl(*operands: Any, program: Program) -> list[Any]:
 for _primitive in PRIMITIVES.values():
     _primitive.def_impl(_impl)
     mlir.register_lowering(_primitive, _lower_for_cpu, platform="cpu")
-    mlir.register_lowering(_primitive, _lower_callback)
+    mlir.register_lowering(_primitive, _lower_elsewhere)

@@ -74,7 +74,11 @@ class Function(Protocol):
 
     layout: str
     batched: bool
-    jitted: dict[Any, Any]
+
+    @property
+    def jitted(self) -> dict[Any, Any]:
+        """See the attributes."""
+        ...
 
     @property
     def has_reverse(self) -> bool:
@@ -122,6 +126,16 @@ class Program:
         """Keep jaxprs readable."""
         lanes = "".join(f"[{level.size}]" for level in self.levels)
         return f"{self.kind}{lanes} of {self.function!r}"
+
+    def __call__(self, *operands: Any) -> list[Any]:
+        """Apply it to its operands.
+
+        That it can be called also keeps functions from living too long: JAX caches what it found
+        out about a primitive under its parameters, and refers to callable ones weakly.
+        """
+        from ._primitives import bind
+
+        return bind(self, operands)
 
     def __hash__(self) -> int:
         """Hash what tells programs apart in practice; JAX hashes parameters often."""

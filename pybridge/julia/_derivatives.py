@@ -8,9 +8,16 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from .. import _backends
-from .._errors import ArgumentTypeError, ArgumentValueError, JuliaError, explain
+from .._errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    JuliaError,
+    UnsupportedModeError,
+    explain,
+)
 from ..interop._from_julia import JuliaFunction
 from ._functions import PullbackHandle, Result, public
 from ._session import session
@@ -24,6 +31,8 @@ def value_and_grad(
 ) -> tuple[Any, tuple[Any, ...]]:
     """Value (with `has_aux`, value and aux) and one gradient for each argument in `numbers`."""
     _check_inexact(args, numbers, "grad")
+    if is_traced(args):
+        return jax.value_and_grad(f.with_ad(backend), numbers, has_aux)(*args)
     operation = "value_aux_and_grad" if has_aux else "value_and_grad"
     value, gradients = _run(f, operation, args, backend, numbers).tree()
     return value, tuple(
@@ -35,6 +44,9 @@ def jvp(
     f: JuliaFunction, primals: tuple[Any, ...], tangents: tuple[Any, ...], backend: str
 ) -> tuple[Any, Any]:
     """Value and tangent of the value."""
+    if is_traced((primals, tangents)):
+        _check_native(backend, "forward")
+        return jax.jvp(f.with_ad(backend), primals, tangents)
     directions = _tangents(primals, tangents)
     return _run(f, "pushforward", (primals, directions), backend, ()).tree()
 
@@ -43,6 +55,10 @@ def vjp(
     f: JuliaFunction, primals: tuple[Any, ...], backend: str
 ) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """Value, and the function that pulls a cotangent of it back to all arguments."""
+    if is_traced(primals):
+        _check_native(backend, "reverse")
+        value, pull_back = jax.vjp(f.with_ad(backend), *primals)
+        return value, pull_back
     numbers = tuple(range(len(primals)))
     result = _run(f, "pullback", primals, backend, numbers)
     number, value = result.raw()
@@ -83,6 +99,11 @@ def jacobian(
 ) -> Any:
     """The value's tree of the arguments' trees; a tuple of those unless `single`."""
     _check_inexact(args, numbers, "jacobian")
+    argnums = numbers[0] if single else numbers
+    if is_traced(args):
+        forward = _backends.row(backend).mode == "forward"
+        transform = jax.jacfwd if forward else jax.jacrev
+        return transform(f.with_ad(backend), argnums)(*args)
     result = _run(f, "jacobian", args, backend, numbers)
     value, matrix = result.raw()
     if f.layout == "reversed":
@@ -105,6 +126,9 @@ def hessian(
 ) -> Any:
     """The arguments' trees of the arguments' trees; tuples of those unless `single`."""
     _check_inexact(args, numbers, "hessian")
+    if is_traced(args):
+        _check_native(backend, "second")
+        return jax.hessian(f.with_ad(backend), numbers[0] if single else numbers)(*args)
     result = _run(f, "hessian", args, backend, numbers)
 
     def columns(rows: np.ndarray, x: Any) -> Any:
@@ -129,6 +153,33 @@ def _run(
     except JuliaError as error:
         error.add_note(f"(thrown while {backend} differentiated {f!r})")
         raise
+
+
+# What the Julia systems refuse at run time, for calls that JAX traces.
+_NATIVE = {
+    "forward": (("forwarddiff",), "forward mode"),
+    "reverse": (("zygote", "tracker", "yota"), "reverse mode"),
+    "second": (("zygote", "forwarddiff"), "second derivatives"),
+}
+
+
+def _check_native(backend: str, mode: str) -> None:
+    able, what = _NATIVE[mode]
+    if backend not in able:
+        raise UnsupportedModeError(
+            explain(
+                f"backend={backend!r}",
+                expected=f"a system that has {what} of its own",
+                got=_backends.row(backend).package,
+                fix=f"Use {' or '.join(map(repr, able))}, or differentiate the function from "
+                "pb.from_julia with JAX's own transforms, which combine two systems.",
+            )
+        )
+
+
+def is_traced(tree: Any) -> bool:
+    """Tell whether JAX is tracing any leaf."""
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree_util.tree_leaves(tree))
 
 
 def _check_inexact(args: tuple[Any, ...], numbers: Sequence[int], where: str) -> None:

@@ -56,8 +56,14 @@ class JuliaProgram:
             BackendNotLoadedError: the AD system, or ForwardDiff, cannot be loaded.
         """
         self._session = session()
+        # Compiled programs hold this object, and JAX caches them under jaxprs that mention the
+        # program: a reference to it, or to its function, would keep all of them alive.
         self._handles = handles
-        self._program = program
+        self._operand_axes = [_axes(program, i) for i in range(len(program.operand_types))]
+        self._results = [
+            (program.shape(i, result=True), result.dtype, _axes(program, i, result=True))
+            for i, result in enumerate(program.result_types)
+        ]
         fields = _describe(handles, ad, program)
         self._key = _key(handles, fields)
         self.key = ctypes.c_int64(self._key).value if xla_calls_julia() is None else None
@@ -66,16 +72,15 @@ class JuliaProgram:
 
     def call(self, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run it on Julia's thread, on arrays in host memory."""
-        program = self._program
         inputs = [
-            np.ascontiguousarray(x.transpose(_axes(program, i))) for i, x in enumerate(operands)
+            np.ascontiguousarray(x.transpose(axes))
+            for x, axes in zip(operands, self._operand_axes, strict=True)
         ]
         outputs, results = [], []
-        for i, result in enumerate(program.result_types):
+        for shape, dtype, axes in self._results:
             # Made in Julia's order; what is returned is a view in JAX's.
-            shape, order = program.shape(i, result=True), _axes(program, i, result=True)
-            outputs.append(np.empty([shape[axis] for axis in order], result.dtype))
-            results.append(outputs[-1].transpose(np.argsort(order)))
+            outputs.append(np.empty([shape[axis] for axis in axes], dtype))
+            results.append(outputs[-1].transpose(np.argsort(axes)))
         key = ctypes.c_int64(self._key).value
         self._session.run(lambda library: library.run_program(key, inputs, outputs))
         return results

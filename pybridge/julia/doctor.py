@@ -14,6 +14,7 @@ from .._backends import backends
 from .._config import settings
 from .._errors import BridgeError
 from ._environments import entries, folder
+from ._ffi import xla_calls_julia
 from ._locate import choose_julia, julia_source, julia_version
 from ._session import is_started, session
 
@@ -83,12 +84,20 @@ def _julia() -> list[Row]:
     rows += [
         Row("state", "running" if is_started() else "stopped"),
         Row("main environment", started.project),
+        _way_of_calls(),
     ]
     for package in entries():
         place = folder(package, started.project, started.julia_version)
         state = "installed" if place.exists() else "not installed; made on first use"
         rows.append(Row(f"{package}'s environment", str(place), state))
     return rows
+
+
+def _way_of_calls() -> Row:
+    reason = xla_calls_julia()
+    if reason is None:
+        return Row("compiled JAX programs", "call Julia directly on CPUs", "by callback elsewhere")
+    return Row("compiled JAX programs", "call Julia through Python", reason)
 
 
 def _systems() -> list[Row]:

@@ -1,0 +1,77 @@
+"""The part of a Julia function that traced programs refer to."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from .._backends import row
+from ..julia._session import session
+
+if TYPE_CHECKING:
+    from ..julia._ffi import JuliaProgram
+    from ..julia._functions import JuliaHandle
+    from ._program import Program
+
+
+class BridgedFunction:
+    """A Julia function as the primitives see it; see `Function` in `_program.py`.
+
+    JAX caches programs under the functions that were traced, and a program refers to this object.
+    So this one must not refer to anything that was traced: the compiled calls are in the object
+    that the user holds, and here is only a weak reference to their dictionary.
+    """
+
+    def __init__(
+        self,
+        handle: JuliaHandle,
+        rules: tuple[JuliaHandle | None, JuliaHandle | None],
+        *,
+        name: str,
+        ad: str,
+        layout: str,
+        batched: bool,
+        jitted: Jitted,
+    ):
+        """Keep the parts; `rules` are the user's own jvp and vjp."""
+        self.handle = handle
+        self.layout = layout
+        self.batched = batched
+        self._ad = ad
+        self._name = name
+        self._rules = rules
+        self._jitted = weakref.ref(jitted)
+        self._executables: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+
+    def __repr__(self) -> str:
+        """Name the function that it is part of."""
+        return self._name
+
+    @property
+    def jitted(self) -> Jitted:
+        """Compiled calls by program; a new dictionary where nobody holds the function."""
+        found = self._jitted()
+        return Jitted() if found is None else found
+
+    @property
+    def has_reverse(self) -> bool:
+        """Whether a gradient costs about as much as the value, in any dimension."""
+        return self._ad != "forwarddiff" or self._rules[1] is not None
+
+    def executable(self, program: Program) -> JuliaProgram:
+        """Make a program ready to run, unless a compiled one has it already."""
+        from ..julia._ffi import JuliaProgram
+
+        found = self._executables.get(program)
+        if found is None:
+            if program.kind != "call" or program.wrt:
+                # ForwardDiff is every system's forward mode.
+                for system in {self._ad, "forwarddiff"}:
+                    session().require(row(system).package)
+            found = JuliaProgram((self.handle, *self._rules), self._ad, program)
+            self._executables[program] = found
+        return found
+
+
+class Jitted(dict):
+    """A dictionary that can be referred to weakly."""
