@@ -1,0 +1,219 @@
+"""The rules of bridged functions, tested without Julia on a cubic form."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from fake_bridge import cubic
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+import pybridge as pb
+
+KINDS = {
+    "scalar": (((),), ((),)),
+    "gradient": (((3,),), ((),)),
+    "vector": (((3,),), ((2,),)),
+    "two": (((2,), (2, 2)), ((3,),)),
+    "tree": (((2,), ()), ((2,), ())),
+}
+
+
+def _total(f):
+    """Make one scalar of a function's value."""
+
+    def total(*args: Any) -> Any:
+        return sum(jnp.sum(jnp.sin(y)) for y in jax.tree_util.tree_leaves(f(*args)))
+
+    return total
+
+
+def _all(f, args):
+    return tuple(range(len(args)))
+
+
+TRANSFORMS = {
+    "value": lambda f, xs, ts: f(*xs),
+    "jvp": lambda f, xs, ts: jax.jvp(f, xs, ts),
+    "grad": lambda f, xs, ts: jax.grad(_total(f), _all(f, xs))(*xs),
+    "jacfwd": lambda f, xs, ts: jax.jacfwd(f, _all(f, xs))(*xs),
+    "jacrev": lambda f, xs, ts: jax.jacrev(f, _all(f, xs))(*xs),
+    "one argument": lambda f, xs, ts: jax.jacrev(f, len(xs) - 1)(*xs),
+    "hessian": lambda f, xs, ts: jax.hessian(_total(f), _all(f, xs))(*xs),
+    "reverse over reverse": lambda f, xs, ts: jax.jacrev(jax.jacrev(f))(*xs),
+    "reverse over forward": lambda f, xs, ts: jax.jacrev(jax.jacfwd(f))(*xs),
+    "grad of jvp": lambda f, xs, ts: jax.grad(
+        lambda *ts: _total(lambda *xs: jax.jvp(f, xs, ts)[1])(*xs), _all(f, xs)
+    )(*ts),
+    "third order": lambda f, xs, ts: jax.jacfwd(jax.jacrev(jax.jacfwd(f)))(*xs),
+    "linearize": lambda f, xs, ts: jax.linearize(f, *xs)[1](*ts),
+    "transposed": lambda f, xs, ts: jax.vjp(lambda *ts: jax.linearize(f, *xs)[1](*ts), *ts)[1](
+        f(*xs)
+    ),
+    "checkpoint": lambda f, xs, ts: jax.grad(jax.checkpoint(_total(f)))(*xs),
+    "scan": lambda f, xs, ts: jax.grad(_scanned(f, xs))(jnp.ones_like(xs[0].ravel()[0])),
+    "fori_loop": lambda f, xs, ts: jax.jvp(
+        lambda s: lax.fori_loop(0, 3, lambda i, c: _total(f)(*_scaled(xs, c)), s),
+        (jnp.asarray(0.3, xs[0].dtype),),
+        (jnp.asarray(1.0, xs[0].dtype),),
+    ),
+    "cond": lambda f, xs, ts: jax.grad(
+        lambda *xs: pb.cond(xs[0].sum() > 0, _total(f), lambda *xs: 0 * xs[0].sum(), *xs)
+    )(*xs),
+}
+
+
+def _scanned(f, xs):
+    def run(s):
+        def step(c, t):
+            return c + _total(f)(*_scaled(xs, c * t)), None
+
+        return lax.scan(step, s, jnp.asarray([0.1, 0.2], s.dtype))[0]
+
+    return run
+
+
+def _scaled(xs, s):
+    return tuple(s * x for x in xs)
+
+
+def _points(shapes, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    xs = tuple(jnp.asarray(rng.normal(size=shape)) for shape in shapes)
+    ts = tuple(jnp.asarray(rng.normal(size=shape)) for shape in shapes)
+    return xs, ts
+
+
+def _assert_same(found, expected) -> None:
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.fixture(autouse=True)
+def _double(x64):
+    """Derivatives of third order need the digits."""
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
+@pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_transforms(kind: str, name: str, jit: bool) -> None:
+    """Every transformation of a bridged function equals that of its JAX twin."""
+    bridged, reference, _ = cubic(*KINDS[kind])
+    xs, ts = _points(KINDS[kind][0])
+    run = TRANSFORMS[name]
+    found, expected = (functools.partial(run, f) for f in (bridged, reference))
+    if jit:
+        found = jax.jit(found)
+    _assert_same(found(xs, ts), expected(xs, ts))
+
+
+AXES = {
+    "first": (0, 0),
+    "shared": (None, 0),
+    "last": (-1, None),
+}
+
+
+@pytest.mark.parametrize("axes", AXES)
+@pytest.mark.parametrize("name", ["value", "jvp", "grad", "jacrev", "hessian", "third order"])
+def test_vmap_of(name: str, axes: str) -> None:
+    """Vmap of each transformation equals that of the JAX twin."""
+    bridged, reference, _ = cubic(*KINDS["two"])
+    xs, ts = _points(KINDS["two"][0])
+
+    def lanes(x, axis):
+        return x if axis is None else jnp.stack([x, 2 * x, -x], axis)
+
+    batched = tuple(lanes(x, axis) for x, axis in zip(xs, AXES[axes], strict=True))
+
+    def run(f):
+        return jax.vmap(lambda *xs: TRANSFORMS[name](f, xs, ts), AXES[axes])(*batched)
+
+    _assert_same(run(bridged), run(reference))
+
+
+@pytest.mark.parametrize("name", ["grad", "jacrev", "jacfwd", "hessian", "reverse over forward"])
+def test_transforms_of_nested_vmap(name: str) -> None:
+    """Each transformation of a nested vmap, with a shared argument, equals the JAX twin's."""
+    bridged, reference, _ = cubic(*KINDS["two"])
+    (a, b), (ta, tb) = _points(KINDS["two"][0])
+    xs, ts = (a, jnp.stack([jnp.stack([b, 2 * b]), jnp.stack([-b, b + 1])])), (ta, tb)
+
+    def run(f):
+        nested = jax.vmap(jax.vmap(f, (None, 0)), (None, 1))
+        return TRANSFORMS[name](nested, xs, ts)
+
+    _assert_same(run(bridged), run(reference))
+
+
+def test_shared_gradients_are_summed_in_the_call() -> None:
+    """The gradient of an argument that all lanes share has no axis for the lanes."""
+    bridged, _, function = cubic(*KINDS["two"])
+    (a, b), _ = _points(KINDS["two"][0])
+    jax.grad(lambda a: _total(jax.vmap(bridged, (None, 0)))(a, jnp.stack([b, b])))(a)
+    backward = [p for p in function.calls if p.kind == "cotangents"]
+    assert [p.shape(0, result=True) for p in backward] == [a.shape]
+
+
+def test_scalar_functions_run_once() -> None:
+    """Value and gradient of a scalar function come from one call."""
+    bridged, _, function = cubic(*KINDS["gradient"])
+    jax.value_and_grad(bridged)(jnp.ones(3))
+    assert [p.kind for p in function.calls] == ["value_and_grad"]
+
+
+def test_symbolic_zeros_are_not_asked_for() -> None:
+    """Only the differentiated argument appears in a derivative."""
+    bridged, _, function = cubic(*KINDS["two"])
+    (a, b), _ = _points(KINDS["two"][0])
+    jax.jacfwd(bridged, 1)(a, b)
+    jax.jacrev(bridged, 0)(a, b)
+    asked = {(p.kind, p.wrt, p.directions) for p in function.calls}
+    assert asked == {
+        ("call", (1,), ()),
+        ("tangents", (), ((1,),)),
+        ("call", (0,), ()),
+        ("cotangents", (0,), ()),
+    }
+
+
+def test_cond_keeps_lanes_apart() -> None:
+    """A call in a branch sees no operand of a lane that took the other branch."""
+    _, _, function = cubic(*KINDS["gradient"])
+    seen: list[np.ndarray] = []
+    bridged, _, function = cubic(*KINDS["gradient"])
+    make = function.executable
+
+    def spy(program):
+        executable = make(program)
+        call = executable.call
+        executable.call = lambda xs: (seen.extend(np.reshape(xs[0], (-1, 3))), call(xs))[1]
+        return executable
+
+    function.executable = spy
+    x = jnp.array([[1.0, 2, 3], [-1, 5, 6], [2, 0, 1]])
+    f = jax.vmap(lambda x: pb.cond(x[0] > 0, bridged, lambda x: 0 * x[0], x))
+    jax.grad(lambda x: f(x).sum())(x)
+    assert seen and all(row[0] > 0 for row in seen)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 3), st.integers(0, 2), st.integers(0, 10_000))
+def test_any_batch(size: int, axis: int, seed: int) -> None:
+    """Any size and axis of a batch, the empty one too, equals a Python loop."""
+    bridged, reference, _ = cubic(((2, 2),), ((2,),))
+    x = jnp.asarray(np.random.default_rng(seed).normal(size=(size, 2, 2)))
+    found = jax.vmap(bridged, axis)(jnp.moveaxis(x, 0, axis))
+    expected = [reference(row) for row in x]
+    assert found.shape == (size, 2)
+    if size:
+        np.testing.assert_allclose(found, jnp.stack(expected), rtol=1e-9)
