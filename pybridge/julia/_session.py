@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from .._errors import BridgeError, JuliaForkError, JuliaUnavailableError
 from . import _environments
+from ._host import HostThread, julia_is_host
 from ._interrupt import keep_sigint_handler
 from ._library import Library
 from ._locate import choose_julia, for_juliapkg, julia_source
@@ -49,10 +50,12 @@ class Session:
 
     def __init__(self) -> None:
         """Start Julia; `session()` is how everybody gets the one that there is."""
-        self._worker = Worker()
+        self._is_host = julia_is_host()
+        self._worker = HostThread() if self._is_host else Worker()
         self._packages: dict[str, str | BridgeError] = {}
         self._closed = False
-        _free_starting_thread()
+        if not self._is_host:
+            _free_starting_thread()
         self._worker.call(self._start)
         # After juliacall's own hook, so that it runs before: that one ends Julia.
         atexit.register(self._close)
@@ -105,9 +108,12 @@ class Session:
                 self._worker.call(lambda: None)
 
     def _start(self) -> None:
-        """Start Julia on this thread and leave it in the GC-safe state."""
-        with keep_sigint_handler():
-            juliacall = _import_juliacall()
+        """Start Julia on this thread and leave it in the GC-safe state, unless it is the host."""
+        if self._is_host:
+            juliacall = sys.modules["juliacall"]
+        else:
+            with keep_sigint_handler():
+                juliacall = _import_juliacall()
         main = juliacall.Main
         try:
             main.include(str(julia_source() / "start.jl"))
@@ -118,6 +124,12 @@ class Session:
         self.register = main.PyBridge.register
         self.library = Library(tuple(int(a) for a in main.PyBridge.boundary()))
         self.julia_version = self.library.request("version")
+        if self._is_host:
+            self.project = os.path.dirname(str(main.Base.active_project()))
+            self.executable = os.path.join(str(main.Base.Sys.BINDIR), "julia")
+            return
+        # An interrupt, which Python passes on, ends the call that is running and not the process.
+        main.Base.exit_on_sigint(False)
         self.project = str(juliacall.CONFIG["project"])
         self.executable = str(juliacall.CONFIG["exepath"])
         self.library.leave_to_collector()

@@ -151,18 +151,19 @@ class Structure:
 
     Attributes:
         text: the spec.
+        kinds: dtype and rank of each leaf.
     """
 
     def __init__(self, text: str):
         """Parse a spec."""
         self.text = text
-        self._leaves: list[tuple[np.dtype, int]] = []
+        self.kinds: list[tuple[np.dtype, int]] = []
         self._tree, _ = self._parse(text, 0)
 
     def empty(self, extents: Sequence[int]) -> list[np.ndarray]:
         """Make arrays for the leaves, given all their extents one after the other."""
         arrays, start = [], 0
-        for dtype, rank in self._leaves:
+        for dtype, rank in self.kinds:
             arrays.append(np.empty(tuple(extents[start : start + rank]), dtype))
             start += rank
         return arrays
@@ -188,8 +189,8 @@ class Structure:
             return (_named(tuple(names)) if close == "}" else tuple, children), i + 1
         match = re.compile(r"(\w+):(\d+)").match(text, i)
         assert match is not None, f"Julia sent a malformed spec: {text}"
-        self._leaves.append((np.dtype(match[1]), int(match[2])))
-        return len(self._leaves) - 1, match.end()
+        self.kinds.append((np.dtype(match[1]), int(match[2])))
+        return len(self.kinds) - 1, match.end()
 
 
 @lru_cache(maxsize=1024)
