@@ -16,6 +16,7 @@ from ._errors import UnknownBackendError as UnknownBackendError
 from ._errors import UnsupportedModeError as UnsupportedModeError
 from .interop import JuliaFunction as JuliaFunction
 from .interop import from_julia as from_julia
+from .interop import to_julia as to_julia
 from .primitives import cond as cond
 from .primitives import is_differentiating as is_differentiating
 from .primitives import switch as switch

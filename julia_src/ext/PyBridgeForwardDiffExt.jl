@@ -154,6 +154,8 @@ function check_real(b, args)
     return nothing
 end
 
+include("forwarddiff_jaxfunction.jl")
+
 @setup_workload begin
     f(x) = sum(abs2, x)
     @compile_workload begin

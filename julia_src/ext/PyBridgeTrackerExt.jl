@@ -68,6 +68,93 @@ backpropagate(::Nothing, ȳ) = nothing
 # Not the first call may destroy the graph: a Jacobian walks it once for each row.
 backpropagate(y, ȳ) = Tracker.back!(y, ȳ; once=false)
 
+# --- JAX functions ----------------------------------------------------------------------
+
+struct Tracking <: PyBridge.AbstractCarrier end
+PyBridge.carrier(::Tracked) = Tracking()
+PyBridge.depth(::Tracking) = 2
+
+# Tracker tracks flat argument lists and flat results; the trees are taken apart and put
+# together around it.
+struct FlatCall{F,A}
+    f::F
+    args::A
+    value::Base.RefValue{Any}
+end
+
+function PyBridge.jax_call(::Tracking, f, args)
+    flat = FlatCall(f, args, Ref{Any}())
+    y = Tracker.track(flat, map(tracked, PyBridge.leaves(args))...)
+    position = Ref(0)
+    return PyBridge.maptree(flat.value[]) do leaf
+        PyBridge.is_inexact(leaf) ? pick(y, position[] += 1) : leaf
+    end
+end
+
+function Tracker._forward(call::FlatCall, leaves...)
+    args = refilled(call.args, map(Tracker.data, leaves))
+    y, pull = PyBridge.jax_vjp(PyBridge.carrier(args), call.f, args)
+    call.value[] = y
+    flat = Tuple(filter(PyBridge.is_inexact, PyBridge.leaves(y)))
+    function back(ȳs)
+        given = Tracker.istracked(ȳs) ? ntuple(i -> pick(ȳs, i), length(flat)) : Tuple(ȳs)
+        x̄s = Tracker.track(FlatPull(call.f, call.args, y, pull), leaves..., given...)
+        position = Ref(0)
+        return map(leaves) do x
+            PyBridge.is_inexact(x) ? pick(x̄s, position[] += 1) : nothing
+        end
+    end
+    return flat, back
+end
+
+# Tracker's own `getindex` of a tuple gives a 0 to the other elements, which cannot be added
+# to an array when the gradients are gradients' own.
+struct Pick
+    i::Int
+end
+pick(xs, i) = Tracker.track(Pick(i), xs)
+function Tracker._forward(p::Pick, xs)
+    data = Tracker.data(xs)
+    return data[p.i], Δ -> (ntuple(j -> j == p.i ? Δ : zero(data[j]), length(data)),)
+end
+
+# The pullback is tracked, too: with `nest=true` Tracker differentiates it.
+struct FlatPull{F,A,Y,P}
+    f::F
+    args::A
+    y::Y
+    pull::P
+end
+
+function Tracker._forward(call::FlatPull, inputs...)
+    data = map(Tracker.data, inputs)
+    n = length(PyBridge.leaves(call.args))
+    args, ȳ = refilled(call.args, data[1:n]), refilled(call.y, data[n+1:end]; inexact=true)
+    function back(x̿s)
+        given = map(Tracker.data, Tracker.data(x̿s))
+        seeds = refilled(args, given; inexact=true)
+        of_args, of_ȳ = PyBridge.pull_twice(call.f, args, call.y, ȳ, seeds)
+        of_inputs = map(data[1:n]) do x
+            PyBridge.is_inexact(x) ? popfirst!(of_args) : nothing
+        end
+        return map(once_more, (of_inputs..., of_ȳ...))
+    end
+    return Tuple(call.pull(ȳ)), back
+end
+
+# What is tracked here was given out without its way back: a third derivative is an error.
+once_more(::Nothing) = nothing
+once_more(x) = Tracker.nobacksies(
+    "a JAX function in Julia: derivatives beyond the second are ForwardDiff's alone", x)
+
+"Put values in place of a tree's leaves; with `inexact`, of those that are no integers."
+function refilled(tree, values; inexact=false)
+    queue = collect(Any, values)
+    return PyBridge.maptree(tree) do x
+        inexact && !PyBridge.is_inexact(x) ? nothing : popfirst!(queue)
+    end
+end
+
 @setup_workload begin
     f(x) = sum(abs2, x)
     @compile_workload begin

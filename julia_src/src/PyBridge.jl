@@ -10,7 +10,7 @@ same as in Python.
 """
 module PyBridge
 
-using ChainRulesCore: ChainRulesCore, AbstractZero, HasReverseMode, NoTangent,
+using ChainRulesCore: ChainRulesCore, AbstractZero, HasReverseMode, NoTangent, ProjectTo,
     RuleConfig, Tangent, ZeroTangent, rrule_via_ad, unthunk
 using NNlib: NNlib
 using PrecompileTools: @compile_workload, @setup_workload
@@ -28,6 +28,8 @@ include("bridge/programs.jl")
 include("bridge/outputs.jl")
 include("bridge/ffi.jl")
 include("boundary.jl")
+include("jaxfunction.jl")
+include("jaxrules.jl")
 include("precompile.jl")
 
 export DetectionError, is_differentiating, within_gradient
@@ -35,7 +37,7 @@ export DetectionError, is_differentiating, within_gradient
 # `cond` is no export: LinearAlgebra has one. It and the rest are public all the same.
 @static if VERSION >= v"1.11"
     eval(Meta.parse("public cond, switch, primal, value_and_gradient, pullback, " *
-                    "pushforward, jacobian, hessian"))
+                    "pushforward, jacobian, hessian, JaxFunction, JaxLayer, JaxError"))
 end
 
 end

@@ -85,7 +85,7 @@ def find_outputs(
             tree_spec(in_tree, types), sizes, function.layout
         )
         values, start = [], 0
-        for dtype, rank in structure.leaves:
+        for dtype, rank in structure.kinds:
             shape = tuple(found[start : start + rank])
             start += rank
             shape = shape if function.layout == "logical" else shape[::-1]

@@ -188,6 +188,8 @@ def xla_calls_julia() -> str | None:
     global _registered, _refusal
     if not setting("PYBRIDGE_FFI").value:
         return "switched off by PYBRIDGE_FFI"
+    if session().is_host:
+        return "Julia is the host: a collection on XLA's threads would wait for the main one"
     with _lock:
         if not _registered:
             address = session().ffi_handler

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from .._errors import BridgeError, JuliaForkError, JuliaUnavailableError
 from . import _environments
+from ._host import HostThread, julia_is_host
 from ._interrupt import keep_sigint_handler
 from ._library import Library, directly
 from ._locate import choose_julia, for_juliapkg, julia_source
@@ -45,15 +46,18 @@ class Session:
         project: the main Julia environment.
         executable: the julia that belongs to it.
         ffi_handler: the address of XLA's handler.
+        is_host: whether this Python was started by a Julia program.
         julia_version: for example `"1.10.2"`.
     """
 
     def __init__(self) -> None:
         """Start Julia; `session()` is how everybody gets the one that there is."""
-        self._worker = Worker()
+        self.is_host = julia_is_host()
+        self._worker = HostThread() if self.is_host else Worker()
         self._packages: dict[str, str | BridgeError] = {}
         self._closed = False
-        _free_starting_thread()
+        if not self.is_host:
+            _free_starting_thread()
         self._worker.call(self._start)
         # After juliacall's own hook, so that it runs before: that one ends Julia.
         atexit.register(self._close)
@@ -83,10 +87,11 @@ class Session:
             KeyboardInterrupt: on Ctrl-C, at once.
         """
         worker = self._worker
-        if not _forked and worker.is_ready() and not worker.sending.locked():
-            with worker.sending:
-                if worker.is_ready():
-                    return work(self._distant)
+        if isinstance(worker, Worker) and worker.is_ready() and not _forked:
+            if not worker.sending.locked():
+                with worker.sending:
+                    if worker.is_ready():
+                        return work(self._distant)
         return self.call(work)
 
     def post(self, work: Callable[[Library], None]) -> None:
@@ -123,12 +128,15 @@ class Session:
         if not _forked:
             # A call that does not stop must not keep Python from ending.
             with contextlib.suppress(JuliaUnavailableError):
-                self._worker.call(self._worker.close_mailbox)
+                self._worker.call(self._worker.close)
 
     def _start(self) -> None:
-        """Start Julia on this thread and leave it in the GC-safe state."""
-        with keep_sigint_handler():
-            juliacall = _import_juliacall()
+        """Start Julia on this thread and leave it in the GC-safe state, unless it is the host."""
+        if self.is_host:
+            juliacall = sys.modules["juliacall"]
+        else:
+            with keep_sigint_handler():
+                juliacall = _import_juliacall()
         main = juliacall.Main
         try:
             main.include(str(julia_source() / "start.jl"))
@@ -139,17 +147,25 @@ class Session:
         self.register = main.PyBridge.register
         *functions, ffi, serve, gc_safe_enter, sigatomic_begin = map(int, main.PyBridge.boundary())
         self.ffi_handler = ffi
-        # From here on interrupts wait for the calls that can catch them; see boundary.jl.
-        ctypes.CFUNCTYPE(None)(sigatomic_begin)()
         self.library = Library(functions, directly)
-        self._distant = Library(functions, self._worker.send)
+        if isinstance(self._worker, HostThread):
+            main.PyBridge.be_host()
+            self.project = os.path.dirname(str(main.Base.active_project()))
+            self.executable = os.path.join(str(main.Base.Sys.BINDIR), "julia")
+        else:
+            # An interrupt, which Python passes on, ends the call that is running and not the
+            # process. It waits for a call that can catch it; see boundary.jl.
+            main.Base.exit_on_sigint(False)
+            ctypes.CFUNCTYPE(None)(sigatomic_begin)()
+            self._distant = Library(functions, self._worker.send)
+            self.project = str(juliacall.CONFIG["project"])
+            self.executable = str(juliacall.CONFIG["exepath"])
         self.julia_version = self.library.request("version")
-        self.project = str(juliacall.CONFIG["project"])
-        self.executable = str(juliacall.CONFIG["exepath"])
-        # Left to the collector: a collection on another thread does not wait for this one. Calls
-        # into Julia leave that state and come back to it by themselves.
-        ctypes.CFUNCTYPE(ctypes.c_int8)(gc_safe_enter)()
-        self._worker.open_mailbox(serve)
+        if isinstance(self._worker, Worker):
+            # Left to the collector: a collection on another thread does not wait for this one.
+            # Calls into Julia leave that state and come back to it by themselves.
+            ctypes.CFUNCTYPE(ctypes.c_int8)(gc_safe_enter)()
+            self._worker.open_mailbox(serve)
 
 
 def _free_starting_thread() -> None:

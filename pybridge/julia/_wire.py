@@ -158,19 +158,19 @@ class Structure:
 
     Attributes:
         text: the spec.
-        leaves: dtype and rank of each leaf.
+        kinds: dtype and rank of each leaf.
     """
 
     def __init__(self, text: str):
         """Parse a spec."""
         self.text = text
-        self.leaves: list[tuple[np.dtype, int]] = []
+        self.kinds: list[tuple[np.dtype, int]] = []
         self._tree, _ = self._parse(text, 0)
 
     def empty(self, extents: Sequence[int]) -> list[np.ndarray]:
         """Make arrays for the leaves, given all their extents one after the other."""
         arrays, start = [], 0
-        for dtype, rank in self.leaves:
+        for dtype, rank in self.kinds:
             arrays.append(np.empty(tuple(extents[start : start + rank]), dtype))
             start += rank
         return arrays
@@ -178,7 +178,7 @@ class Structure:
     @property
     def treedef(self) -> Any:
         """The structure as JAX writes it."""
-        return jax.tree_util.tree_structure(self.build(range(len(self.leaves))))
+        return jax.tree_util.tree_structure(self.build(range(len(self.kinds))))
 
     def build(self, leaves: Sequence[Any]) -> Any:
         """Put leaves in their places: tuples, named tuples and None."""
@@ -201,8 +201,8 @@ class Structure:
             return (_named(tuple(names)) if close == "}" else tuple, children), i + 1
         match = re.compile(r"(\w+):(\d+)").match(text, i)
         assert match is not None, f"Julia sent a malformed spec: {text}"
-        self.leaves.append((np.dtype(match[1]), int(match[2])))
-        return len(self.leaves) - 1, match.end()
+        self.kinds.append((np.dtype(match[1]), int(match[2])))
+        return len(self.kinds) - 1, match.end()
 
 
 @lru_cache(maxsize=1024)

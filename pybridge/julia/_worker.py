@@ -164,7 +164,7 @@ class Worker:
         # On a single processor, who watches keeps the other from working.
         self._stays_awake = _cpus() > 1
 
-    def close_mailbox(self) -> None:
+    def close(self) -> None:
         """Do not stay awake any more. Called on the worker."""
         self._stays_awake = False
 

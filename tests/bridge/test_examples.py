@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from pybridge.julia._environments import folder
+from pybridge.julia._session import session
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -20,3 +27,63 @@ def test_one_question():
         # Finite differences call the function as it is: outside a gradient.
         expected = "value 6.0" if line.startswith("finite") else "value 12.0"
         assert expected in line, line
+
+
+def test_jax_layer_in_flux():
+    pytest.importorskip("sklearn", reason='the example needs it: pip install -e ".[peers]"')
+    accuracies = re.findall(r"test accuracy (\S+)", run_julia(EXAMPLES / "jax_layer_in_flux.jl"))
+    assert len(accuracies) == 4
+    assert float(accuracies[-1]) > 0.95
+
+
+def test_a_julia_program_uses_pybridge(tmp_path):
+    # Both ways across, releases on the way, an error, and a package that is installed on demand.
+    script = tmp_path / "script.jl"
+    script.write_text("""
+        using PythonCall: pybuiltins, pyconvert, pyeval, pyimport
+        pb, np = pyimport("pybridge"), pyimport("numpy")
+        g = pyconvert(Any, pb.to_julia(pyimport("jax.numpy").sin))
+        x = Float32[1, 2]
+        @assert g(x) ≈ sin.(x)
+        y, back = PyBridge.ChainRulesCore.rrule(g, x)
+        @assert back(x)[2] ≈ x .* cos.(x)
+        f = pb.from_julia("x -> sum(abs2, x)")
+        for backend in ("zygote", "tracker")
+            slope = pb.grad(f; backend)(np.array([1.0, 2.0]))
+            @assert pyconvert(Vector, slope) == [2, 4]
+        end
+        f = nothing
+        pyimport("gc").collect()
+        total = pb.from_julia(pb.to_julia(pyimport("jax.numpy").sum))(x)
+        @assert pyconvert(Float64, pybuiltins.float(total)) == 3
+        broken = pyconvert(Any, pb.to_julia(pyeval("lambda x: x.planted", Main)))
+        message = try broken(x) catch e; sprint(showerror, e) end
+        @assert occursin("AttributeError", message) message
+        GC.gc()
+        @assert g(x) ≈ sin.(x)
+        pool = pyimport("concurrent.futures").ThreadPoolExecutor(1)
+        other = pool.submit(pb.from_julia, "sin").exception()
+        @assert occursin("the thread on which it was", pyconvert(String, pybuiltins.str(other)))
+        println("done")
+    """)
+    assert run_julia(script).strip().endswith("done")
+
+
+def run_julia(script: Path) -> str:
+    """Run a Julia program in the main environment, with Flux."""
+    started = session()
+    started.require("Flux")
+    flux = folder("Flux", started.project, started.julia_version)
+    done = subprocess.run(
+        [started.executable, f"--project={started.project}", "--startup-file=no", str(script)],
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "JULIA_CONDAPKG_BACKEND": "Null",
+            "JULIA_LOAD_PATH": os.pathsep.join(("@", str(flux), "@stdlib")),
+            "JULIA_PYTHONCALL_EXE": sys.executable,
+        },
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -4,7 +4,7 @@
 
     @testset "public names have docstrings" begin
         public = (names(PyBridge)..., :cond, :switch, :value_and_gradient, :pullback, :pushforward,
-            :jacobian, :hessian)
+            :jacobian, :hessian, :JaxFunction, :JaxLayer, :JaxError)
         for name in public
             @test haskey(Base.Docs.meta(PyBridge), Base.Docs.Binding(PyBridge, name))
         end

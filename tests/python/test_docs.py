@@ -85,7 +85,7 @@ def docstrings(*, julia: bool) -> list[doctest.DocTest]:
         module = importlib.import_module(info.name)
         for test in finder.find(module, info.name, globs={}):
             source = "".join(example.source for example in test.examples)
-            needs = "from_julia(" in source or "backends()" in source
+            needs = any(name in source for name in ("from_julia(", "to_julia(", "backends()"))
             if test.examples and needs == julia:
                 found.append(test)
     return found
