@@ -24,6 +24,13 @@
             end
             ask("release_prepared", prepared)
         end
+        compile("1", "call", "$id,,", "zygote", "(f4:1)", "f4:1", "|||", "f4:4", "f4:4", "",
+            "false", "logical")
+        x, y = ones(Float32, 4), zeros(Float32, 4)
+        addresses = Ptr{Cvoid}[pointer(x), pointer(y)]
+        GC.@preserve x y addresses run_at(program(0x1), pointer(addresses))
+        release_program("1")
+        find_outputs(string(id), "(f4:1)", "4", "logical")
         within_gradient((1.0, [2.0]))
         cond(true, identity, identity, 1.0)
         mailbox = zeros(Int64, 16)

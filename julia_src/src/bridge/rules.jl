@@ -200,13 +200,12 @@ chain(x::Branch, x̄::Branch) = Tangent{typeof(x)}(map(chain, x, x̄)...)
 chain(x::NamedTuple, x̄::NamedTuple) = Tangent{typeof(x)}(; map(chain, x, x̄)...)
 chain(x, x̄) = x̄
 
-plain_tangent(y::Branch, ẏ::AbstractZero) = map(y -> plain_tangent(y, ẏ), y)
-plain_tangent(y::Tuple, ẏ) = ntuple(i -> plain_tangent(y[i], ẏ[i]), length(y))
-function plain_tangent(y::NamedTuple{names}, ẏ) where {names}
-    return NamedTuple{names}(map(n -> plain_tangent(y[n], getproperty(ẏ, n)), names))
-end
-plain_tangent(y, ẏ::AbstractZero) = zero(y)
-plain_tangent(y, ẏ) = unthunk(ẏ)
+plain_tangent(y, ẏ) = ẏ isa AbstractZero ? zero(y) : unthunk(ẏ)
+plain_tangent(y::Tuple, ẏ) = ntuple(i -> plain_tangent(y[i], part(ẏ, i)), length(y))
+plain_tangent(y::NamedTuple{names}, ẏ) where {names} =
+    NamedTuple{names}(map(n -> plain_tangent(y[n], part(ẏ, n)), names))
+
+part(ẏ, i) = ẏ isa AbstractZero ? ẏ : i isa Int ? ẏ[i] : getproperty(ẏ, i)
 
 # --- leaves of the arguments ---------------------------------------------------------------
 
