@@ -3,7 +3,7 @@
 module PyBridgeForwardDiffExt
 
 using ForwardDiff: ForwardDiff, Dual
-using PrecompileTools: @compile_workload, @setup_workload
+using PrecompileTools: @compile_workload
 using PyBridge: PyBridge, ForwardDiffBackend
 
 PyBridge.check_available(::ForwardDiffBackend) = true
@@ -75,9 +75,10 @@ function PyBridge.reverse_by_system(
 ) where {wrt}
     selected = map(i -> leaves[i], wrt)
     check_real(b, selected)
-    g(xs) = PyBridge.apply(f, spec, PyBridge.replace_leaves(leaves, Val(wrt), xs))
+    plainly(xs) = PyBridge.plain(PyBridge.apply(f, spec, xs))
+    g(xs) = plainly(PyBridge.replace_leaves(leaves, Val(wrt), xs))
     zeros = PyBridge.Direction{wrt}(map(zero, selected))
-    y = value_within(direction_tag(leaves), xs -> PyBridge.apply(f, spec, xs), leaves, zeros)
+    y = value_within(direction_tag(leaves), plainly, leaves, zeros)
     back(ȳ) = PyBridge.linear_gradient(xs -> PyBridge.pairing(ȳ, g(xs)), selected)
     return y, back
 end
@@ -156,13 +157,6 @@ end
 
 include("forwarddiff_jaxfunction.jl")
 
-@setup_workload begin
-    f(x) = sum(abs2, x)
-    @compile_workload begin
-        for x in (1.0, [1.0, 2.0], Float32[1, 2])
-            PyBridge.value_and_gradient(ForwardDiffBackend(), f, (x,), Val((1,)))
-        end
-    end
-end
+@compile_workload PyBridge.exercise(ForwardDiffBackend())
 
 end

@@ -3,7 +3,7 @@
 # tracked array.
 module PyBridgeTrackerExt
 
-using PrecompileTools: @compile_workload, @setup_workload
+using PrecompileTools: @compile_workload
 using PyBridge: PyBridge, ForwardDiffBackend, TrackerBackend
 using Tracker: Tracker, TrackedArray, TrackedReal
 
@@ -40,7 +40,7 @@ function PyBridge.pullback(
     params = map(i -> PyBridge.maptree(param, args[i]), argnums)
     places = ntuple(i -> something(findfirst(==(i), argnums), 0), length(args))
     y = f(ntuple(i -> places[i] == 0 ? args[i] : params[places[i]], length(args))...)
-    y = PyBridge.maptree(tracked, y)
+    y = PyBridge.maptree(tracked, PyBridge.plain(y))
     function back(ȳ)
         foreach(reset!, PyBridge.leaves(params))
         backpropagate(y, ȳ)
@@ -155,13 +155,6 @@ function refilled(tree, values; inexact=false)
     end
 end
 
-@setup_workload begin
-    f(x) = sum(abs2, x)
-    @compile_workload begin
-        for x in (1.0, [1.0, 2.0], Float32[1, 2])
-            PyBridge.value_and_gradient(TrackerBackend(), f, (x,), Val((1,)))
-        end
-    end
-end
+@compile_workload PyBridge.exercise(TrackerBackend())
 
 end

@@ -6,7 +6,7 @@
 module PyBridgeYotaExt
 
 using ChainRulesCore: ChainRulesCore, NoTangent, unthunk
-using PrecompileTools: @compile_workload, @setup_workload
+using PrecompileTools: @compile_workload
 using PyBridge: PyBridge, YotaBackend
 using Yota: Yota
 
@@ -64,13 +64,6 @@ function PyBridge.pullback(
     return y, selected
 end
 
-@setup_workload begin
-    f(x) = sum(abs2, x)
-    @compile_workload begin
-        for x in ([1.0, 2.0], Float32[1, 2])
-            PyBridge.value_and_gradient(YotaBackend(), f, (x,), Val((1,)))
-        end
-    end
-end
+@compile_workload PyBridge.exercise(YotaBackend(), ([1.0, 2.0], Float32[1, 2]))
 
 end

@@ -3,7 +3,7 @@
 module PyBridgeZygoteExt
 
 using ChainRulesCore: ChainRulesCore, AbstractZero
-using PrecompileTools: @compile_workload, @setup_workload
+using PrecompileTools: @compile_workload
 using PyBridge: PyBridge, ZygoteBackend
 using Zygote: Zygote
 
@@ -39,13 +39,6 @@ function PyBridge.hessian(b::ZygoteBackend, f, args::Tuple, argnums::Val)
     return Zygote.ForwardDiff.jacobian(gradient, PyBridge.ravel(selected))
 end
 
-@setup_workload begin
-    f(x) = sum(abs2, x)
-    @compile_workload begin
-        for x in (1.0, [1.0, 2.0], Float32[1, 2])
-            PyBridge.value_and_gradient(ZygoteBackend(), f, (x,), Val((1,)))
-        end
-    end
-end
+@compile_workload PyBridge.exercise(ZygoteBackend())
 
 end

@@ -1,4 +1,21 @@
 # Compile while the package is precompiled what the first call would wait for.
+
+"""
+    exercise(backend, points)
+
+Differentiate a small function at each of the points in the ways in which Python asks for it. The
+extensions run it while they are precompiled.
+"""
+function exercise(backend, points=(1.0, [1.0, 2.0], Float32[1, 2]))
+    f(x) = sum(abs2, x)
+    d = Differentiable(backend, f, nothing, nothing)
+    for x in points
+        value_and_gradient(backend, f, (x,), Val((1,)))
+        spec = (LeafSpec{eltype(x),ndims(x),false}(),)
+        value_and_cotangents(d, spec, (x,), Val((1,)))
+    end
+end
+
 @setup_workload begin
     output = zeros(Int64, 64)
     function ask(fields...)

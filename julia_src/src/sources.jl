@@ -41,6 +41,33 @@ function evaluate(source::AbstractString)
     return value
 end
 
+"""
+    admit(f) -> number or message
+
+Register a function that Python holds as a juliacall value, or say what is wrong with it.
+"""
+function admit(f)
+    is_callable(f) || return "a $(typeof(f)), which cannot be called"
+    held = python_value(f)
+    held === nothing || return "a function that holds a Python object (a $held): compiled " *
+        "programs call Julia without Python's interpreter lock, and a JAX tracer is gone by then"
+    return register(f)
+end
+
+# The type of a Python object among the variables that a function closes over.
+function python_value(x, depth=4)
+    T = typeof(x)
+    nameof(Base.moduleroot(parentmodule(T))) in (:PythonCall, :PyCall) && return nameof(T)
+    leaf = T <: Union{Number,AbstractArray{<:Number},AbstractString,Symbol,Type,Module}
+    (depth == 0 || leaf) && return nothing
+    for i in 1:fieldcount(T)
+        isdefined(x, i) || continue
+        found = python_value(getfield(x, i), depth - 1)
+        found === nothing || return found
+    end
+    return nothing
+end
+
 is_callable(f) = f isa Base.Callable || !isempty(methods(f))
 
 """

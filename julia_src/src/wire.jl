@@ -25,8 +25,8 @@ struct UnsupportedValueError <: Exception
     type::Type
 end
 function Base.showerror(io::IO, e::UnsupportedValueError)
-    print(io, "expected numbers, arrays of numbers, tuples or named tuples of them, got a ",
-        e.type, ". Numbers may be Bool, Int8 to Int64, UInt8 to UInt64, Float16 to Float64, ",
+    print(io, "expected numbers, arrays of numbers, tuples, named tuples, dictionaries or ",
+        "structs of them, got a ", e.type, ". Numbers may be Bool, Int8 to Int64, UInt8 to UInt64, Float16 to Float64, ",
         "ComplexF32 and ComplexF64; convert the value before returning it.")
 end
 
@@ -100,7 +100,28 @@ sendable(x::Branch) = map(sendable, x)
 sendable(x::Union{Nothing,AbstractZero}) = nothing
 sendable(x::Wired) = x
 sendable(x::AbstractArray) = sendable_array(x isa Array ? x : collect(x))
-sendable(x) = throw(UnsupportedValueError(typeof(x)))
+sendable(x) = sendable(fields_of(x))
+
+"""
+    plain(x)
+
+Turn dictionaries and structs in a tree into named tuples, the keys of a dictionary in order.
+"""
+plain(x) = x isa Union{Nothing,Number,AbstractArray,AbstractZero} ? x : plain(fields_of(x))
+plain(x::Branch) = map(plain, x)
+
+function fields_of(x::AbstractDict)
+    names = sort!([Symbol(k) for k in keys(x)])
+    byname = Dict(Symbol(k) => v for (k, v) in x)
+    return NamedTuple{Tuple(names)}(Tuple(byname[n] for n in names))
+end
+function fields_of(x::T) where {T}
+    # Functions have fields, too, but nobody means them as data; numbers of a kind that does not
+    # cross are no containers.
+    isstructtype(T) && fieldcount(T) > 0 && !(x isa Union{Function,Number,AbstractString,Type}) ||
+        throw(UnsupportedValueError(T))
+    return NamedTuple{fieldnames(T)}(ntuple(i -> getfield(x, i), fieldcount(T)))
+end
 
 function sendable_array(x::Array{T}) where {T}
     isconcretetype(T) && T <: Wired && return x

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._errors import ArgumentTypeError, explain
 from ._session import session
 from ._wire import Structure, as_leaf, spec, unholdable
 
@@ -29,13 +30,23 @@ class JuliaHandle:
         Raises:
             JuliaUnavailableError: Julia cannot be started.
             JuliaError: the source does not parse or throws.
-            ArgumentTypeError: the value is not callable.
+            ArgumentTypeError: the value is not callable, or holds a Python object.
         """
         self._session = session()
         if isinstance(source, str):
             number = self._session.call(lambda library: library.request("define", source))
         else:
-            number = self._session.call(lambda library: self._session.register(source))
+            number = self._session.call(lambda library: self._session.admit(source))
+            if isinstance(number, str):
+                raise ArgumentTypeError(
+                    explain(
+                        "from_julia",
+                        expected="a Julia function, or source of one",
+                        got=number,
+                        fix="Pass what the function depends on as an argument; a JAX function "
+                        "that Julia is to call crosses by pb.to_julia.",
+                    )
+                )
         self.number = int(number)
         # The same source in another process is the same function; another value never is.
         self.identity = source if isinstance(source, str) else uuid.uuid4().hex

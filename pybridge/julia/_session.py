@@ -144,7 +144,7 @@ class Session:
             raise JuliaUnavailableError(
                 f"Julia runs, but PyBridge did not load:\n{error}\n{_WAYS_OUT}"
             ) from None
-        self.register = main.PyBridge.register
+        self.admit = main.PyBridge.admit
         *functions, ffi, serve, gc_safe_enter, sigatomic_begin = map(int, main.PyBridge.boundary())
         self.ffi_handler = ffi
         self.library = Library(functions, directly)

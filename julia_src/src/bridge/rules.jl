@@ -134,7 +134,7 @@ function first_tangent(d, spec, leaves, direction::Direction{wrt}) where {wrt}
     # A function with a rule for reverse mode alone must not be seen through.
     ChainRulesCore.rrule(d.f, args...) === nothing ||
         return forward_by_reverse(d, spec, leaves, direction)
-    return directional(leaves -> apply(d.f, spec, leaves), leaves, direction)
+    return directional(leaves -> plain(apply(d.f, spec, leaves)), leaves, direction)
 end
 
 # A vjp alone: ẏ is the gradient of ⟨vjp(ȳ), ẋ⟩, which is linear in ȳ.
