@@ -200,7 +200,8 @@ chain(x::Branch, x̄::Branch) = Tangent{typeof(x)}(map(chain, x, x̄)...)
 chain(x::NamedTuple, x̄::NamedTuple) = Tangent{typeof(x)}(; map(chain, x, x̄)...)
 chain(x, x̄) = x̄
 
-plain_tangent(y::Branch, ẏ::AbstractZero) = map(y -> plain_tangent(y, ẏ), y)
+plain_tangent(y::Tuple, ẏ::AbstractZero) = map(y -> plain_tangent(y, ẏ), y)
+plain_tangent(y::NamedTuple, ẏ::AbstractZero) = map(y -> plain_tangent(y, ẏ), y)
 plain_tangent(y::Tuple, ẏ) = ntuple(i -> plain_tangent(y[i], ẏ[i]), length(y))
 function plain_tangent(y::NamedTuple{names}, ẏ) where {names}
     return NamedTuple{names}(map(n -> plain_tangent(y[n], getproperty(ẏ, n)), names))
