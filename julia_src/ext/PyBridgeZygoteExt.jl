@@ -13,10 +13,13 @@ PyBridge.reads_rules(::ZygoteBackend) = true
 function PyBridge.pullback(
     ::ZygoteBackend, f, args::Tuple, ::Val{argnums}
 ) where {argnums}
-    y, back = Zygote.pullback(f, args...)
+    # `Zygote.pullback` computes the cotangents of all arguments; here those that nobody asked
+    # for stay thunks. The first cotangent is the function's own.
+    y, back = Zygote._pullback(f, args...)
     function selected(ȳ)
         x̄s = back(zygote_cotangent(ȳ))
-        return x̄s === nothing ? map(_ -> nothing, argnums) : map(i -> x̄s[i], argnums)
+        x̄s === nothing && return map(_ -> nothing, argnums)
+        return map(i -> Zygote.unthunk_tangent(x̄s[i+1]), argnums)
     end
     return y, selected
 end

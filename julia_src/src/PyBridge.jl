@@ -12,6 +12,7 @@ module PyBridge
 
 using ChainRulesCore: ChainRulesCore, AbstractZero, HasReverseMode, NoTangent, ProjectTo,
     RuleConfig, Tangent, ZeroTangent, rrule_via_ad, unthunk
+using LinearAlgebra: BLAS, LinearAlgebra
 using NNlib: NNlib
 using PrecompileTools: @compile_workload, @setup_workload
 

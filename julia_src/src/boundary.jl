@@ -270,7 +270,8 @@ function add_environment(path)
 end
 
 const REQUESTS = (
-    define=source -> register(evaluate(source)),
+    define=(source, packages) ->
+        register(evaluate(source, split(packages, ','; keepempty=false))),
     prepare=prepare,
     structure=id -> SPECS[parse(Int, id)],
     failure=id -> join((@lock LOCK pop!(FAILURES, Ptr{Int64}(parse(Int, id)))), '\x1f'),

@@ -21,12 +21,13 @@ end
 const SANDBOXES = Module[]
 
 """
-    evaluate(source) -> callable
+    evaluate(source, packages=()) -> callable
 
 Evaluate Julia source in a new module where PyBridge and NNlib are imported, and return its
-last value, which has to be callable.
+last value, which has to be callable. Of other packages, which have to be loaded already, the
+names are there: `Flux.relu`.
 """
-function evaluate(source::AbstractString)
+function evaluate(source::AbstractString, packages=())
     sandbox = Module(gensym(:julia_source))
     push!(SANDBOXES, sandbox)
     Core.eval(sandbox, quote
@@ -35,6 +36,10 @@ function evaluate(source::AbstractString)
         const ChainRulesCore = $ChainRulesCore
         using .PyBridge, .NNlib
     end)
+    for name in Symbol.(packages)
+        isdefined(sandbox, name) && continue
+        Core.eval(sandbox, :(const $name = $(Base.require(Main, name))))
+    end
     value = Base.include_string(sandbox, source, SOURCE_NAME)
     is_callable(value) || throw(NotCallableError(
         value === nothing ? "nothing" : "$(repr(value; context=:limit => true)), a $(typeof(value))"))

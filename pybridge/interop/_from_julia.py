@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -101,6 +102,7 @@ def from_julia(
     out: Any = None,
     jvp: Any = None,
     vjp: Any = None,
+    using: str | Sequence[str] = (),
 ) -> JuliaFunction:
     """Make a JAX function of a Julia function.
 
@@ -142,6 +144,9 @@ def from_julia(
             `(args, tangents) -> (y, tangent of y)`, both tuples.
         vjp: a rule of one's own for reverse mode: `(args...) -> (y, back)`, where
             `back(cotangent of y)` returns a tuple with one cotangent for each argument.
+        using: Julia packages that the source names, such as `"Flux"` or `("Flux", "Optimisers")`:
+            loaded, and imported by name (`Flux.relu`, not `relu`). Flux is installed on first
+            use; others have to be in the main Julia environment.
 
     Returns:
         A callable.
@@ -154,6 +159,7 @@ def from_julia(
             function throws in a compiled program is a `jax.errors.JaxRuntimeError` with the same
             text.
         JuliaUnavailableError: Julia cannot be started.
+        BackendNotLoadedError: a package in `using` cannot be installed or loaded.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -176,13 +182,15 @@ def from_julia(
                 fix='"logical" keeps the order of the axes, "reversed" is Flux\'s convention.',
             )
         )
+    packages = (using,) if isinstance(using, str) else tuple(using)
+    _check_names(packages)
     options: dict[str, Any] = {
         "ad": ad,
         "layout": layout,
         "batched": batched,
         "out": out,
-        "jvp": None if jvp is None else JuliaHandle(jvp),
-        "vjp": None if vjp is None else JuliaHandle(vjp),
+        "jvp": None if jvp is None else JuliaHandle(jvp, packages),
+        "vjp": None if vjp is None else JuliaHandle(vjp, packages),
     }
     if isinstance(f, JuliaFunction):
         return JuliaFunction(f.handle, source=f.source, **options)
@@ -195,4 +203,18 @@ def from_julia(
                 fix="A Python function needs no bridge: pass it to pb.grad itself.",
             )
         )
-    return JuliaFunction(JuliaHandle(f), source=f if isinstance(f, str) else None, **options)
+    source = f if isinstance(f, str) else None
+    return JuliaFunction(JuliaHandle(f, packages), source=source, **options)
+
+
+def _check_names(packages: Sequence[Any]) -> None:
+    for name in packages:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ArgumentValueError(
+                explain(
+                    "from_julia",
+                    expected='names of Julia packages in using=, such as "Flux"',
+                    got=repr(name),
+                    fix="Parts of a package are reached through its name: Flux.Losses.mse.",
+                )
+            )

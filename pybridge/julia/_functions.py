@@ -24,17 +24,25 @@ class JuliaHandle:
         signatures: what it returns for which types of arguments, as far as that is known.
     """
 
-    def __init__(self, source: Any):
+    def __init__(self, source: Any, using: Sequence[str] = ()):
         """Evaluate Julia source, or take over a juliacall value.
+
+        Args:
+            source: the source or the value.
+            using: packages that the source names; they are loaded first.
 
         Raises:
             JuliaUnavailableError: Julia cannot be started.
+            BackendNotLoadedError: a package cannot be installed or loaded.
             JuliaError: the source does not parse or throws.
             ArgumentTypeError: the value is not callable, or holds a Python object.
         """
         self._session = session()
         if isinstance(source, str):
-            number = self._session.call(lambda library: library.request("define", source))
+            for package in using:
+                self._session.require(package)
+            fields = (source, ",".join(using))
+            number = self._session.call(lambda library: library.request("define", *fields))
         else:
             number = self._session.call(lambda library: self._session.admit(source))
             if isinstance(number, str):
@@ -49,7 +57,8 @@ class JuliaHandle:
                 )
         self.number = int(number)
         # The same source in another process is the same function; another value never is.
-        self.identity = source if isinstance(source, str) else uuid.uuid4().hex
+        is_source = isinstance(source, str)
+        self.identity = "\x1e".join((source, *using)) if is_source else uuid.uuid4().hex
         self.signatures: dict[Any, Any] = {}
         self._prepared: dict[Any, int] = {}
         weakref.finalize(self, _release, self._session, self.number, self._prepared)

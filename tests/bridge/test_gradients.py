@@ -242,3 +242,20 @@ def test_juliacall_values_are_functions_too(system):
 
     f = pb.from_julia(Main.seval("x -> x^3"))
     np.testing.assert_allclose(pb.grad(f, backend=system)(2.0), 12.0)
+
+
+def test_zygote_computes_no_gradient_that_nobody_asked_for():
+    f = pb.from_julia("""
+    begin
+        times(a, b) = a * b
+        function ChainRulesCore.rrule(::typeof(times), a, b)
+            unwanted = ChainRulesCore.@thunk(error("nobody asked for it"))
+            return times(a, b), ȳ -> (ChainRulesCore.NoTangent(), ȳ * b, unwanted)
+        end
+        (a, b) -> times(a, b)
+    end
+    """)
+    assert float(jax.grad(f)(2.0, 3.0)) == 3.0
+    assert float(pb.grad(f)(2.0, 3.0)) == 3.0
+    with pytest.raises(pb.JuliaError, match="nobody asked for it"):
+        pb.grad(f, argnums=1)(2.0, 3.0)

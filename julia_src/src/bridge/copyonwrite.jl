@@ -33,3 +33,30 @@ Base.copy(x::CopyOnWrite) = copy(x.data)
 # destination of an in-place broadcast or reduction is never taken from here.
 Base.broadcastable(x::CopyOnWrite) = x.data
 Base.mapreduce(f, op, x::CopyOnWrite; kw...) = mapreduce(f, op, x.data; kw...)
+
+LinearAlgebra.norm(x::CopyOnWrite, p::Real=2) = LinearAlgebra.norm(x.data, p)
+
+# BLAS reads what these are given and writes to the last argument of `gemm!` and `gemv!` alone.
+memory_of(x) = x
+memory_of(x::CopyOnWrite) = x.data
+for T in (Float32, Float64, ComplexF32, ComplexF64)
+    ours, vector, all = CopyOnWrite{T}, AbstractVector{T}, AbstractVecOrMat{T}
+    for (A, B) in ((ours, all), (all, ours), (ours, ours))
+        @eval function BLAS.gemm!(tA::AbstractChar, tB::AbstractChar, α::Union{$T,Bool},
+            A::$A, B::$B, β::Union{$T,Bool}, C::$all)
+            return BLAS.gemm!(tA, tB, α, memory_of(A), memory_of(B), β, C)
+        end
+    end
+    for (A, X) in ((ours, vector), (all, CopyOnWrite{T,1}), (ours, CopyOnWrite{T,1}))
+        @eval function BLAS.gemv!(tA::AbstractChar, α::Union{$T,Bool}, A::$A, x::$X,
+            β::Union{$T,Bool}, y::$vector)
+            return BLAS.gemv!(tA, α, memory_of(A), memory_of(x), β, y)
+        end
+    end
+end
+for T in (Float32, Float64)
+    ours, all = CopyOnWrite{T}, AbstractArray{T}
+    for (X, Y) in ((ours, all), (all, ours), (ours, ours))
+        @eval BLAS.dot(x::$X, y::$Y) = BLAS.dot(memory_of(x), memory_of(y))
+    end
+end
