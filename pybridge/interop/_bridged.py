@@ -55,8 +55,12 @@ class BridgedFunction:
 
     @property
     def has_reverse(self) -> bool:
-        """Whether a gradient costs about as much as the value, in any dimension."""
-        return self._ad != "forwarddiff" or self._rules[1] is not None
+        """Whether a gradient costs about as much as the value, in any dimension.
+
+        Then it serves forward mode, too, unless the user has a rule of their own for that.
+        """
+        jvp, vjp = self._rules
+        return jvp is None and (self._ad != "forwarddiff" or vjp is not None)
 
     def executable(self, program: Program) -> JuliaProgram:
         """Make a program ready to run, unless a compiled one has it already."""

@@ -46,7 +46,9 @@ def _layout(program: Program, i: int, result: bool = False) -> tuple[int, ...]:
     """
     loops = len(program.loop_shape(i, result=result))
     rank = loops + len(program.lane_shape(i, result=result))
-    if program.function.layout == "reversed":
+    # XLA divides by the size of an array that it puts into another order.
+    empty = 0 in program.shape(i, result=result)
+    if program.function.layout == "reversed" or empty:
         return tuple(range(rank))[::-1]
     return (*range(loops, rank), *range(loops)[::-1])
 
@@ -107,7 +109,7 @@ def _impl(*operands: Any, program: Program) -> list[Any]:
         compiled = jitted[program] = jax.jit(lambda *xs: bind(program, xs))
     try:
         return jax.block_until_ready(compiled(*operands))
-    except jax.errors.JaxRuntimeError as error:
+    except (jax.errors.JaxRuntimeError, ValueError) as error:  # JAX raises either
         raise as_julia_error(error) from None
 
 

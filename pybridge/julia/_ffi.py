@@ -15,6 +15,7 @@ import numpy as np
 
 from .._config import setting
 from ._library import Library, exception_of
+from ._pending import when_computed
 from ._session import Session, session
 from ._wire import code, spec
 
@@ -90,7 +91,7 @@ def _release(session_: Session, key: int) -> None:
     def work(library: Library) -> None:
         library.request("release_program", key)
 
-    session_.post(work)
+    when_computed(lambda: session_.post(work))
 
 
 def _axes(program: Program, i: int, result: bool = False) -> list[int]:

@@ -23,9 +23,11 @@ from ._worker import Worker
 T = TypeVar("T")
 
 # What juliacall has to be told before it starts Julia. With signals handled, a collection can
-# stop threads that run Julia code; without, it crashes as soon as there are two.
+# stop threads that run Julia code; without, it crashes as soon as there are two. A second thread
+# of Julia's own runs the tasks that a function called by XLA spawns or waits for.
 _JULIACALL = {
     "PYTHON_JULIACALL_HANDLE_SIGNALS": "yes",
+    "PYTHON_JULIACALL_THREADS": "2",
     "PYTHON_JULIACALL_AUTOLOAD_IPYTHON_EXTENSION": "no",
 }
 
@@ -153,9 +155,8 @@ class Session:
             self.project = os.path.dirname(str(main.Base.active_project()))
             self.executable = os.path.join(str(main.Base.Sys.BINDIR), "julia")
         else:
-            # An interrupt, which Python passes on, ends the call that is running and not the
-            # process. It waits for a call that can catch it; see boundary.jl.
-            main.Base.exit_on_sigint(False)
+            main.PyBridge.be_guest()
+            # An interrupt waits for a call that can catch it; see boundary.jl.
             ctypes.CFUNCTYPE(None)(sigatomic_begin)()
             self._distant = Library(functions, self._worker.send)
             self.project = str(juliacall.CONFIG["project"])

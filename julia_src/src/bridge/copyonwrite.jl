@@ -19,6 +19,13 @@ function own!(x::CopyOnWrite)
     return x.data
 end
 
+"Let go of the caller's memory. An array that outlives the call is empty, and not garbage."
+give_back!(x) = nothing
+function give_back!(x::CopyOnWrite{T,N}) where {T,N}
+    x.owned || (x.data = Array{T,N}(undef, ntuple(_ -> 0, Val(N))))
+    return nothing
+end
+
 Base.size(x::CopyOnWrite) = size(x.data)
 Base.length(x::CopyOnWrite) = length(x.data)
 Base.IndexStyle(::Type{<:CopyOnWrite}) = IndexLinear()

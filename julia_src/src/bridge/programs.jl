@@ -46,7 +46,10 @@ struct Program{Kind,Wrt,Seeds,Directions,Kept,D,S,V,O,R}
     copies::Ref{Bool}   # the function needs arrays of its own
 end
 
-"The programs by their keys, with the number of their holders. The table is replaced and never changed, so reading needs no lock."
+"""
+The programs by their keys, with the number of their holders. The table is replaced and never
+changed, so reading needs no lock.
+"""
 mutable struct ProgramTable
     @atomic entries::Dict{UInt64,Tuple{Any,Int}}
 end
@@ -151,8 +154,23 @@ converts(p::Program{Kind}) where {Kind} = Kind !== :call || p.converts
 describe(T, dims) = isempty(dims) ? "a $T" : string("size ", dims, " of ", T)
 
 function compute(p::Program{:call,Wrt}, inputs) where {Wrt}
-    return flatten(sendable(primal_value(p.rules, p.spec, inputs, Val(Wrt))))
+    y = sendable(primal_value(p.rules, p.spec, inputs, Val(Wrt)))
+    same_structure(p.value_spec, y) || throw(OutputChangedError(
+        "the structure $(structure_text(p.value_spec))", structure_text(y)))
+    return flatten(y)
 end
+
+same_structure(::LeafSpec, y) = y isa Union{Number,AbstractArray}
+same_structure(::NothingSpec, y) = y === nothing
+same_structure(spec::Tuple, y) =
+    y isa Tuple && length(spec) == length(y) && all(map(same_structure, spec, y))
+same_structure(spec::NamedTuple{names}, y) where {names} =
+    y isa NamedTuple{names} && all(map(same_structure, values(spec), values(y)))
+
+structure_text(x) = x isa Union{Nothing,NothingSpec} ? "nothing" : "_"
+structure_text(x::Tuple) = string("(", join(map(structure_text, x), ", "), ")")
+structure_text(x::NamedTuple) =
+    string("(; ", join(["$k = $(structure_text(v))" for (k, v) in pairs(x)], ", "), ")")
 
 function compute(p::Program{:value_and_grad,Wrt}, inputs) where {Wrt}
     y, x̄s = value_and_cotangents(p.rules, p.spec, inputs, Val(Wrt))
@@ -202,6 +220,7 @@ function run_lane(p::Program, inputs, outputs)
     length(results) == length(p.results) || throw(OutputChangedError(
         "$(length(p.results)) arrays", "$(length(results))"))
     foreach((b, pointer, y) -> store!(b, pointer, y, p), p.results, outputs, results)
+    foreach(give_back!, leaves)
     return nothing
 end
 
@@ -216,7 +235,8 @@ function run(p::Program, inputs, outputs)
     isempty(p.lanes) && return run_lane(p, inputs, outputs)
     foreach(clear!, p.results, outputs)
     count = prod(p.lanes)
-    tasks = any(b -> b.shared, p.results) ? 1 : min(count, Threads.nthreads(:default))
+    # Julia's first thread waits for Python and takes part in nothing.
+    tasks = any(b -> b.shared, p.results) ? 1 : min(count, Threads.nthreads(:default) - 1)
     tasks <= 1 && return run_lanes(p, inputs, outputs, 0:count-1)
     chunks = collect(Iterators.partition(0:count-1, cld(count, tasks)))
     # The calling thread is XLA's. It does its own part, and Julia's threads the others.
