@@ -7,8 +7,7 @@ import sys
 import textwrap
 
 import pytest
-
-SYSTEMS = ("zygote", "forwarddiff", "tracker", "yota")
+from bridge_helpers import SYSTEMS
 
 
 @pytest.fixture(params=SYSTEMS)

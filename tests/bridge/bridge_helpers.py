@@ -1,0 +1,52 @@
+"""What the tests of Julia functions inside JAX share."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import jax
+import numpy as np
+
+import pybridge as pb
+
+SYSTEMS = ("zygote", "forwarddiff", "tracker", "yota")
+
+
+@functools.cache
+def julia(source, ad="zygote", **options):
+    """Make a bridged function once: Julia compiles for every new one."""
+    return pb.from_julia(source, ad=ad, **options)
+
+
+def jit(f):
+    """Compile, and wait for results: until then the compiled program has to be held."""
+    compiled = jax.jit(f)
+    return lambda *args: jax.block_until_ready(compiled(*args))
+
+
+def same(got, want, rtol=1e-9, atol=1e-11):
+    """Compare two trees: structure, shapes, dtypes and values."""
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        one, other = np.asarray(one), np.asarray(other)
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
+
+
+_numbers = itertools.count()
+
+
+def counted(source):
+    """Return source of the same function that counts its calls, and a function to read that.
+
+    The counter lives in Julia's `Main`, since every source has a module of its own. Reading
+    sets it back to zero.
+    """
+    name = f"COUNTER_{next(_numbers)}"
+    read = pb.from_julia(
+        f"begin Core.eval(Main, :(const {name} = Ref(0))); "
+        f"x -> (n = Main.{name}[]; Main.{name}[] = 0; n) end"
+    )
+    count = f"ChainRulesCore.ignore_derivatives(() -> Main.{name}[] += 1)"
+    return f"let inner = {source}; (xs...) -> ({count}; inner(xs...)) end", lambda: int(read(1.0))

@@ -1,0 +1,280 @@
+"""Every way in which a bridged function can fail inside JAX, and that the next call works."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from bridge_helpers import jit, julia
+from jax import lax
+
+import pybridge as pb
+
+X = np.array([1.0, 2.0], np.float32)
+RUNTIME = (jax.errors.JaxRuntimeError, ValueError)  # XLA chooses by where it was noticed
+
+
+@pytest.fixture(autouse=True)
+def _works_afterwards():
+    yield
+    assert float(jit(jax.grad(julia("x -> x^2")))(3.0)) == 6.0
+    assert julia("x -> sum(x)")(X) == 3.0
+
+
+def struct(*shape, dtype=jnp.float32):
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+# --- results other than expected ----------------------------------------------------------
+
+
+def test_a_shape_that_depends_on_values():
+    f = julia("x -> x[x .> 0.5]")
+    np.testing.assert_array_equal(jit(f)(X), X)
+    with pytest.raises(RUNTIME, match=r"expected a result of size \(2,\).*got size \(1,\).*out="):
+        jit(f)(np.float32([0, 1]))
+    np.testing.assert_array_equal(jit(f)(X), X)
+
+
+def test_a_dtype_that_depends_on_values():
+    f = julia("x -> x[1] > 0 ? sum(x) : 0")
+    with pytest.raises(RUNTIME, match="expected a result of a Float32.*got .*Int64"):
+        jit(f)(-X)
+    assert float(jit(f)(X)) == 3.0
+
+
+WRONG = {
+    "shape": (struct(3), "size (3,)"),
+    "rank": (struct(), "a Float32"),
+    "number of leaves": ((struct(2), struct()), "2 arrays"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_declarations(wrong):
+    out, text = WRONG[wrong]
+    with pytest.raises(RUNTIME, match="as declared by out=") as error:
+        jax.block_until_ready(jit(lambda x: (pb.from_julia("x -> 2 .* x", out=out)(x), x))(X))
+    assert text in str(error.value)
+    assert "OutputChangedError" in str(error.value)
+
+
+@pytest.mark.parametrize("out", [3, "text", [struct(2), 1.0], lambda x: 3])
+def test_declarations_that_are_no_shapes(out):
+    f = pb.from_julia("x -> x", out=out)
+    with pytest.raises(pb.ArgumentTypeError, match=r"ShapeDtypeStruct.*out=lambda"):
+        jit(f)(X)
+
+
+def test_a_declared_dtype_that_cannot_hold_the_value():
+    f = pb.from_julia("x -> x .+ 0.5f0", out=struct(2, dtype=jnp.int32))
+    with pytest.raises(RUNTIME, match="InexactError"):
+        jit(f)(X)
+
+
+@pytest.mark.parametrize("source", ['x -> "text"', "x -> :a", "x -> big.(x)", "x -> sin"])
+def test_a_value_that_is_no_array(source):
+    with pytest.raises(pb.ArgumentTypeError, match="convert the value"):
+        jit(julia(source))(X)
+
+
+# --- exceptions in Julia ------------------------------------------------------------------
+
+THROWS = 'begin\n  inner(x) = x[1] > 0 ? sum(x) : error("planted ", x[1])\n  x -> inner(x)\nend'
+OUT = struct()
+BACK_THROWS = """
+begin
+    g(x) = sum(x)
+    ChainRulesCore.rrule(::typeof(g), x) = (g(x), ȳ -> error("planted ", x[1]))
+    g
+end
+"""
+PLACES = {
+    "jit": lambda f: jit(f),
+    "vmap": lambda f: lambda x: jit(jax.vmap(f))(jnp.stack([-x, x, x]))[0],
+    "vmap, last lane": lambda f: lambda x: jit(jax.vmap(f))(jnp.stack([-x, -x, x]))[2],
+    "scan": lambda f: (
+        lambda x: jit(
+            lambda x: lax.scan(
+                lambda c, k: (c + f(k * x), None), 0.0, jnp.array([-1.0, -2.0, 1.0])
+            )[0]
+        )(x)
+    ),
+    "while_loop": lambda f: (
+        lambda x: jit(lambda x: lax.fori_loop(0, 3, lambda i, c: c + f(x), 0.0))(x)
+    ),
+    "cond": lambda f: lambda x: jit(lambda x: lax.cond(x[0] < 0, f, lambda x: 0.0, x))(x),
+    "grad": lambda f: jit(jax.grad(f)),
+    "jvp": lambda f: jit(lambda x: jax.jvp(f, (x,), (x,))[1]),
+    "hessian": lambda f: jit(jax.hessian(f)),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_exceptions_carry_type_message_and_line(place):
+    run = PLACES[place](julia(THROWS))
+    with pytest.raises(RUNTIME) as error:
+        jax.block_until_ready(run(-X))
+    for text in ("Julia threw ErrorException", "planted ", "inner at julia source:2"):
+        assert text in str(error.value)
+    if not place.startswith(("vmap", "scan")):  # those have lanes of both signs
+        assert jnp.all(jnp.isfinite(run(X)))
+
+
+@pytest.mark.parametrize("place", ["jit", "grad"])
+def test_exceptions_of_every_system(place, system):
+    with pytest.raises(RUNTIME, match="planted -1.0") as error:
+        jax.block_until_ready(PLACES[place](julia(THROWS, system))(-X))
+    assert "julia source:2" in str(error.value)
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["eager", "jit"])
+def test_exceptions_in_a_pullback(wrapped, system):
+    f = julia(BACK_THROWS, system)
+    grad = jit(jax.grad(f)) if wrapped else jax.grad(f)
+    with pytest.raises(RUNTIME if wrapped else pb.JuliaError, match="planted 1.0") as error:
+        jax.block_until_ready(grad(X))
+    assert "julia source:4" in str(error.value)
+    assert float(jit(f)(X)) == 3.0
+
+
+def test_without_jit_the_error_is_julias():
+    f = julia(THROWS)
+    for run in (jax.grad(f), jax.vmap(lambda x: f(x)), lambda x: jax.jvp(f, (x,), (x,))):
+        with pytest.raises(pb.JuliaError, match="planted") as error:
+            run(jnp.stack([-X, -X]) if "lambda" not in repr(run) and run != jax.grad else -X)
+        assert error.value.julia_type == "ErrorException"
+
+
+def test_errors_of_asynchronous_calls_come_with_the_value():
+    f = jit(julia('x -> (sum(sin, 1:10^6) > 9; error("planted later"))', out=OUT))
+    with pytest.raises(RUNTIME, match="planted later"):
+        for _ in range(3):
+            jax.block_until_ready(f(X))
+    values = [jit(julia(THROWS))(sign * X) for sign in (1, 1)]
+    assert [float(v) for v in values] == [3.0, 3.0]
+
+
+def test_a_missing_method_says_for_which_types():
+    for wrap in (jit, jax.grad):
+        with pytest.raises((*RUNTIME, pb.JuliaError), match=r"MethodError.*Vector\{Float32\}"):
+            wrap(julia("(x::Int) -> x"))(X)
+    with pytest.raises((*RUNTIME, pb.JuliaError), match="MethodError.*Float32.*Float32"):
+        jit(julia("x -> x"))(X[0], X[0])
+    declared = julia("(x::Int) -> x", out=OUT)
+    with pytest.raises(RUNTIME, match=r"MethodError.*Vector\{Float32\}"):
+        jit(declared)(X)
+
+
+def test_a_message_that_cannot_be_shown():
+    source = """
+    begin
+        struct Odd <: Exception end
+        Base.showerror(io::IO, ::Odd) = error("no")
+        x -> x > 0 ? x : throw(Odd())
+    end
+    """
+    with pytest.raises(RUNTIME, match="Odd: its showerror method failed"):
+        jax.block_until_ready(jit(julia(source))(-1.0))
+
+
+def test_a_message_with_odd_characters():
+    f = julia('x -> x > 0 ? x : error("zero \\0, ünï, 100%s\\n{}")')
+    with pytest.raises(RUNTIME, match="ünï, 100%s"):
+        jax.block_until_ready(jit(f)(-1.0))
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("x -> div(1, Int(x) - 1)", "DivideError"),
+        ("x -> [1, 2][Int(x) + 5]", "BoundsError"),
+        ("x -> undefined_name", "UndefVarError"),
+    ],
+)
+def test_exceptions_that_are_signals(source, kind):
+    f = julia(source, out=lambda x: x)
+    with pytest.raises(RUNTIME, match=kind):
+        jax.block_until_ready(jit(f)(jnp.float32(1)))
+
+
+@pytest.mark.xfail(strict=True, reason="A stack overflow on XLA's thread ends the process")
+def test_stack_overflow(run_python):
+    run_python("""
+        import jax, pybridge as pb
+        f = pb.from_julia("x -> (g(x) = g(x) + 1; g(x))", out=lambda x: x)
+        try:
+            jax.block_until_ready(jax.jit(f)(1.0))
+        except jax.errors.JaxRuntimeError as error:
+            assert "StackOverflowError" in str(error)
+        else:
+            raise AssertionError("no error")
+    """)
+
+
+# --- what JAX itself refuses --------------------------------------------------------------
+
+
+def test_integers_have_no_gradient_as_in_jax():
+    f = julia("x -> sum(x)")
+    for function in (f, jnp.sum):
+        with pytest.raises(TypeError, match="real- or complex-valued inputs"):
+            jax.grad(function)(jnp.arange(3))
+    g = julia("x -> length(x) > 1")
+    with pytest.raises(TypeError, match="real-valued outputs"):
+        jax.grad(g)(jnp.ones(3))
+    with pytest.raises(TypeError, match="scalar"):
+        jax.grad(julia("x -> 2 .* x"))(X)
+    _, tangent = jax.jvp(julia("x -> (x .> 1)"), (X,), (X,))
+    assert tangent.dtype == jax.dtypes.float0
+
+
+def test_complex_results_have_no_gradient_as_in_jax():
+    with pytest.raises(TypeError, match="real-valued outputs"):
+        jax.grad(julia("x -> x * im"))(1.0)
+
+
+def test_reverse_mode_through_while_loop_is_refused_by_jax():
+    f = julia("x -> sin(x)")
+    with pytest.raises(ValueError, match="Reverse-mode"):
+        jax.grad(lambda x: lax.while_loop(lambda c: c < 1, lambda c: c + f(x), x))(0.5)
+
+
+def test_a_tracer_in_the_source():
+    # `f"{x}"` of a tracer is its description: Julia cannot read it.
+    with pytest.raises(pb.JuliaError, match="ParseError|UndefVarError"):
+        jit(lambda a: pb.from_julia(f"x -> {a} * x")(1.0))(2.0)
+
+
+def test_a_tracer_as_the_function():
+    with pytest.raises(pb.ArgumentTypeError, match="Julia source or a callable"):
+        jit(lambda a: pb.from_julia(a)(1.0))(2.0)
+
+
+def test_a_tracer_that_a_juliacall_function_would_close_over():
+    from juliacall import Main
+
+    times = Main.seval("a -> (x -> a * x)")
+    with pytest.raises(Exception, match=r"[Tt]racer|[Cc]oncrete|MethodError|convert"):
+        jit(lambda a: pb.from_julia(times(a))(X[0]))(2.0)
+
+
+def test_a_tracer_that_has_escaped():
+    kept = []
+    f = julia("x -> 2x")
+    jit(lambda x: kept.append(x) or x)(1.0)
+    with pytest.raises(jax.errors.UnexpectedTracerError):
+        f(kept[0])
+
+
+def test_export_is_refused_with_a_reason():
+    f = jax.jit(julia("x -> 2 .* x"))
+    for platforms in (None, ("cpu", "cuda")):
+        with pytest.raises(pb.UnsupportedModeError, match="another process.*in this process"):
+            jax.export.export(f, platforms=platforms)(X)
+
+
+def test_keys_are_refused():
+    with pytest.raises(pb.ArgumentTypeError, match="key_data"):
+        jit(julia("x -> x"))(jax.random.key(0))

@@ -1,0 +1,108 @@
+"""Bridged functions on several devices; the truth is JAX on one. In a fresh process."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+PROLOGUE = """
+import jax, jax.numpy as jnp, numpy as np
+import pybridge as pb
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+jax.config.update("jax_enable_x64", True)
+assert len(jax.devices()) == 8
+def jit(f, **options):
+    compiled = jax.jit(f, **options)  # has to be held until it is done
+    return lambda *args: jax.block_until_ready(compiled(*args))
+
+mesh = jax.make_mesh((8,), ("i",), axis_types=(AxisType.Auto,))
+square = jax.make_mesh((4, 2), ("i", "j"), axis_types=(AxisType.Auto,) * 2)
+f, twin = pb.from_julia("x -> sum(sin.(x) .* x)", ad=AD), lambda x: jnp.sum(jnp.sin(x) * x)
+v, w = pb.from_julia("(w, x) -> tanh.(w * x)", ad=AD), lambda w, x: jnp.tanh(w @ x)
+X, W = jnp.sin(jnp.arange(24.0)).reshape(8, 3), jnp.cos(jnp.arange(6.0)).reshape(2, 3)
+
+def same(got, want):
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+def lanes(v):
+    return lambda W, X: jax.vmap(v, (None, 0))(W, X)
+
+def loss(lanes):
+    return lambda W, X: jnp.sum(lanes(W, X) ** 2)
+
+DERIVATIVES = {
+    "value": lambda f: f,
+    "grad": lambda f: jax.grad(loss(f), (0, 1)),
+    "value_and_grad": lambda f: jax.value_and_grad(loss(f)),
+    "hessian": lambda f: jax.hessian(loss(f), (0, 1)),
+    "jvp": lambda f: lambda W, X: jax.jvp(f, (W, X), (W, X)),
+}
+"""
+
+SHARD_MAP = """
+def parts(v, mesh, specs, out):
+    return jax.shard_map(lanes(v), mesh=mesh, in_specs=specs, out_specs=out)
+
+for name, derivative in DERIVATIVES.items():
+    want = derivative(lanes(w))(W, X)
+    for the_mesh, spec in ((mesh, P("i")), (square, P("i")), (square, P(("i", "j")))):
+        same(jit(derivative(parts(v, the_mesh, (P(), spec), spec)))(W, X), want)
+
+def mean(f):
+    return jax.shard_map(
+        lambda x: jax.lax.psum(f(x), "i"), mesh=mesh, in_specs=P("i"), out_specs=P())
+
+same(jit(mean(f))(X), twin(X))
+same(jit(jax.value_and_grad(mean(f)))(X), jax.value_and_grad(twin)(X))
+same(jit(jax.hessian(mean(f)))(X), jax.hessian(twin)(X))
+inner = jax.shard_map(lambda X: jax.vmap(jax.grad(f))(X), mesh=mesh, in_specs=P("i"),
+    out_specs=P("i"))
+same(jit(inner)(X), jax.vmap(jax.grad(twin))(X))
+"""
+
+NAMED = """
+for spec_w, spec_x in ((P(), P("i")), (P(), P("i", None)), (P("j"), P("i")), (P(), P())):
+    Ws = jax.device_put(W, NamedSharding(square, spec_w))
+    Xs = jax.device_put(X, NamedSharding(square, spec_x))
+    for name, derivative in DERIVATIVES.items():
+        same(jit(derivative(lanes(v)))(Ws, Xs), derivative(lanes(w))(W, X))
+    same(jit(f)(Xs), twin(X))
+    same(jit(jax.grad(f))(Xs), jax.grad(twin)(X))
+    same(jit(jax.hessian(f))(Xs), jax.hessian(twin)(X))
+    same(jax.grad(f)(Xs), jax.grad(twin)(X))
+out = NamedSharding(mesh, P("i"))
+mapped = jit(jax.vmap(jax.grad(f)), in_shardings=out, out_shardings=out)
+same(mapped(X), jax.vmap(jax.grad(twin))(X))
+"""
+
+EXPLICIT = """
+import pytest
+explicit = jax.make_mesh((8,), ("i",), axis_types=(AxisType.Explicit,))
+with jax.set_mesh(explicit):
+    Xs = jax.device_put(X, NamedSharding(explicit, P("i")))
+    for transform in (f, jax.grad(f), jax.vmap(f)):
+        with pytest.raises(pb.UnsupportedModeError, match="explicit mesh axis.*shard_map"):
+            jit(transform)(Xs)
+    whole = jax.device_put(X, NamedSharding(explicit, P()))
+    same(jit(f)(whole), twin(X))
+    same(jit(jax.value_and_grad(f))(whole), jax.value_and_grad(twin)(X))
+    same(jit(lambda x: f(jax.sharding.reshard(x, P())))(Xs), twin(X))
+    inside = jax.shard_map(lambda x: jax.vmap(f)(x), in_specs=P("i"), out_specs=P("i"))
+    same(jit(inside)(Xs), jax.vmap(twin)(X))
+"""
+
+
+@pytest.mark.parametrize("ad", ["zygote", "forwarddiff"])
+@pytest.mark.parametrize(
+    "body", [SHARD_MAP, NAMED, EXPLICIT], ids=["shard_map", "NamedSharding", "explicit"]
+)
+def test_several_devices_give_what_one_gives(run_python, body, ad):
+    devices = "--xla_force_host_platform_device_count=8"
+    run_python(
+        PROLOGUE.replace("AD", repr(ad)) + body,
+        timeout=200,
+        env={**os.environ, "XLA_FLAGS": devices},
+    )
