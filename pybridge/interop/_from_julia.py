@@ -134,7 +134,7 @@ def from_julia(
             of size (W, H, C, N), which is Flux's convention.
         batched: whether the function accepts a batch as the last dimension of each argument
             (and returns one). `jax.vmap` then makes one call; otherwise a loop inside Julia,
-            on all of Julia's threads.
+            which is spread over Julia's threads where `PYTHON_JULIACALL_THREADS` is above 2.
         out: shapes and dtypes of the value: a tree of `jax.ShapeDtypeStruct`, or a function
             from the arguments' to one. Results are converted to the dtypes. Without it, they are
             found when JAX traces a call with new argument types: by Julia's type inference if the
@@ -157,7 +157,7 @@ def from_julia(
         ArgumentTypeError: the value of the source is not callable.
         JuliaError: the source does not parse, or throws; with Julia's message. What the
             function throws in a compiled program is a `jax.errors.JaxRuntimeError` with the same
-            text.
+            text (a ValueError where JAX notices it before the call returns).
         JuliaUnavailableError: Julia cannot be started.
         BackendNotLoadedError: a package in `using` cannot be installed or loaded.
 

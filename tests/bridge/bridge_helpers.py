@@ -19,12 +19,6 @@ def julia(source, ad="zygote", **options):
     return pb.from_julia(source, ad=ad, **options)
 
 
-def jit(f):
-    """Compile, and wait for results: until then the compiled program has to be held."""
-    compiled = jax.jit(f)
-    return lambda *args: jax.block_until_ready(compiled(*args))
-
-
 def same(got, want, rtol=1e-9, atol=1e-11):
     """Compare two trees: structure, shapes, dtypes and values."""
     assert jax.tree.structure(got) == jax.tree.structure(want)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from bridge_helpers import jit, julia
+from bridge_helpers import julia
 from jax import lax
 
 import pybridge as pb
@@ -18,7 +18,7 @@ RUNTIME = (jax.errors.JaxRuntimeError, ValueError)  # XLA chooses by where it wa
 @pytest.fixture(autouse=True)
 def _works_afterwards():
     yield
-    assert float(jit(jax.grad(julia("x -> x^2")))(3.0)) == 6.0
+    assert float(jax.jit(jax.grad(julia("x -> x^2")))(3.0)) == 6.0
     assert julia("x -> sum(x)")(X) == 3.0
 
 
@@ -31,23 +31,24 @@ def struct(*shape, dtype=jnp.float32):
 
 def test_a_shape_that_depends_on_values():
     f = julia("x -> x[x .> 0.5]")
-    np.testing.assert_array_equal(jit(f)(X), X)
+    np.testing.assert_array_equal(jax.jit(f)(X), X)
     with pytest.raises(RUNTIME, match=r"expected a result of size \(2,\).*got size \(1,\).*out="):
-        jit(f)(np.float32([0, 1]))
-    np.testing.assert_array_equal(jit(f)(X), X)
+        jax.jit(f)(np.float32([0, 1]))
+    np.testing.assert_array_equal(jax.jit(f)(X), X)
 
 
 def test_a_dtype_that_depends_on_values():
     f = julia("x -> x[1] > 0 ? sum(x) : 0")
     with pytest.raises(RUNTIME, match="expected a result of a Float32.*got .*Int64"):
-        jit(f)(-X)
-    assert float(jit(f)(X)) == 3.0
+        jax.jit(f)(-X)
+    assert float(jax.jit(f)(X)) == 3.0
 
 
 WRONG = {
     "shape": (struct(3), "size (3,)"),
     "rank": (struct(), "a Float32"),
-    "number of leaves": ((struct(2), struct()), "2 arrays"),
+    "structure": ((struct(2), struct()), "the structure (_, _)"),
+    "names": ({"a": struct(2)}, "the structure (; a = _)"),
 }
 
 
@@ -55,7 +56,7 @@ WRONG = {
 def test_wrong_declarations(wrong):
     out, text = WRONG[wrong]
     with pytest.raises(RUNTIME, match="as declared by out=") as error:
-        jax.block_until_ready(jit(lambda x: (pb.from_julia("x -> 2 .* x", out=out)(x), x))(X))
+        jax.block_until_ready(jax.jit(lambda x: (pb.from_julia("x -> 2 .* x", out=out)(x), x))(X))
     assert text in str(error.value)
     assert "OutputChangedError" in str(error.value)
 
@@ -64,19 +65,19 @@ def test_wrong_declarations(wrong):
 def test_declarations_that_are_no_shapes(out):
     f = pb.from_julia("x -> x", out=out)
     with pytest.raises(pb.ArgumentTypeError, match=r"ShapeDtypeStruct.*out=lambda"):
-        jit(f)(X)
+        jax.jit(f)(X)
 
 
 def test_a_declared_dtype_that_cannot_hold_the_value():
     f = pb.from_julia("x -> x .+ 0.5f0", out=struct(2, dtype=jnp.int32))
     with pytest.raises(RUNTIME, match="InexactError"):
-        jit(f)(X)
+        jax.jit(f)(X)
 
 
 @pytest.mark.parametrize("source", ['x -> "text"', "x -> :a", "x -> big.(x)", "x -> sin"])
 def test_a_value_that_is_no_array(source):
     with pytest.raises(pb.ArgumentTypeError, match="convert the value"):
-        jit(julia(source))(X)
+        jax.jit(julia(source))(X)
 
 
 # --- exceptions in Julia ------------------------------------------------------------------
@@ -91,23 +92,23 @@ begin
 end
 """
 PLACES = {
-    "jit": lambda f: jit(f),
-    "vmap": lambda f: lambda x: jit(jax.vmap(f))(jnp.stack([-x, x, x]))[0],
-    "vmap, last lane": lambda f: lambda x: jit(jax.vmap(f))(jnp.stack([-x, -x, x]))[2],
+    "jit": lambda f: jax.jit(f),
+    "vmap": lambda f: lambda x: jax.jit(jax.vmap(f))(jnp.stack([-x, x, x]))[0],
+    "vmap, last lane": lambda f: lambda x: jax.jit(jax.vmap(f))(jnp.stack([-x, -x, x]))[2],
     "scan": lambda f: (
-        lambda x: jit(
+        lambda x: jax.jit(
             lambda x: lax.scan(
                 lambda c, k: (c + f(k * x), None), 0.0, jnp.array([-1.0, -2.0, 1.0])
             )[0]
         )(x)
     ),
     "while_loop": lambda f: (
-        lambda x: jit(lambda x: lax.fori_loop(0, 3, lambda i, c: c + f(x), 0.0))(x)
+        lambda x: jax.jit(lambda x: lax.fori_loop(0, 3, lambda i, c: c + f(x), 0.0))(x)
     ),
-    "cond": lambda f: lambda x: jit(lambda x: lax.cond(x[0] < 0, f, lambda x: 0.0, x))(x),
-    "grad": lambda f: jit(jax.grad(f)),
-    "jvp": lambda f: jit(lambda x: jax.jvp(f, (x,), (x,))[1]),
-    "hessian": lambda f: jit(jax.hessian(f)),
+    "cond": lambda f: lambda x: jax.jit(lambda x: lax.cond(x[0] < 0, f, lambda x: 0.0, x))(x),
+    "grad": lambda f: jax.jit(jax.grad(f)),
+    "jvp": lambda f: jax.jit(lambda x: jax.jvp(f, (x,), (x,))[1]),
+    "hessian": lambda f: jax.jit(jax.hessian(f)),
 }
 
 
@@ -124,19 +125,21 @@ def test_exceptions_carry_type_message_and_line(place):
 
 @pytest.mark.parametrize("place", ["jit", "grad"])
 def test_exceptions_of_every_system(place, system):
-    with pytest.raises(RUNTIME, match="planted -1.0") as error:
+    with pytest.raises(RUNTIME, match=r"planted .*-1\.0") as error:
         jax.block_until_ready(PLACES[place](julia(THROWS, system))(-X))
-    assert "julia source:2" in str(error.value)
+    # Yota runs the function in its own interpreter: the lines are not on the stack.
+    if (place, system) != ("grad", "yota"):
+        assert "julia source:2" in str(error.value)
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["eager", "jit"])
 def test_exceptions_in_a_pullback(wrapped, system):
     f = julia(BACK_THROWS, system)
-    grad = jit(jax.grad(f)) if wrapped else jax.grad(f)
+    grad = jax.jit(jax.grad(f)) if wrapped else jax.grad(f)
     with pytest.raises(RUNTIME if wrapped else pb.JuliaError, match="planted 1.0") as error:
         jax.block_until_ready(grad(X))
     assert "julia source:4" in str(error.value)
-    assert float(jit(f)(X)) == 3.0
+    assert float(jax.jit(f)(X)) == 3.0
 
 
 def test_without_jit_the_error_is_julias():
@@ -148,23 +151,23 @@ def test_without_jit_the_error_is_julias():
 
 
 def test_errors_of_asynchronous_calls_come_with_the_value():
-    f = jit(julia('x -> (sum(sin, 1:10^6) > 9; error("planted later"))', out=OUT))
+    f = jax.jit(julia('x -> (sum(sin, 1:10^6) > 9; error("planted later"))', out=OUT))
     with pytest.raises(RUNTIME, match="planted later"):
         for _ in range(3):
             jax.block_until_ready(f(X))
-    values = [jit(julia(THROWS))(sign * X) for sign in (1, 1)]
+    values = [jax.jit(julia(THROWS))(sign * X) for sign in (1, 1)]
     assert [float(v) for v in values] == [3.0, 3.0]
 
 
 def test_a_missing_method_says_for_which_types():
-    for wrap in (jit, jax.grad):
+    for wrap in (jax.jit, jax.grad):
         with pytest.raises((*RUNTIME, pb.JuliaError), match=r"MethodError.*Vector\{Float32\}"):
             wrap(julia("(x::Int) -> x"))(X)
     with pytest.raises((*RUNTIME, pb.JuliaError), match="MethodError.*Float32.*Float32"):
-        jit(julia("x -> x"))(X[0], X[0])
+        jax.jit(julia("x -> x"))(X[0], X[0])
     declared = julia("(x::Int) -> x", out=OUT)
     with pytest.raises(RUNTIME, match=r"MethodError.*Vector\{Float32\}"):
-        jit(declared)(X)
+        jax.jit(declared)(X)
 
 
 def test_a_message_that_cannot_be_shown():
@@ -176,13 +179,13 @@ def test_a_message_that_cannot_be_shown():
     end
     """
     with pytest.raises(RUNTIME, match="Odd: its showerror method failed"):
-        jax.block_until_ready(jit(julia(source))(-1.0))
+        jax.block_until_ready(jax.jit(julia(source))(-1.0))
 
 
 def test_a_message_with_odd_characters():
     f = julia('x -> x > 0 ? x : error("zero \\0, ünï, 100%s\\n{}")')
     with pytest.raises(RUNTIME, match="ünï, 100%s"):
-        jax.block_until_ready(jit(f)(-1.0))
+        jax.block_until_ready(jax.jit(f)(-1.0))
 
 
 @pytest.mark.parametrize(
@@ -196,7 +199,7 @@ def test_a_message_with_odd_characters():
 def test_exceptions_that_are_signals(source, kind):
     f = julia(source, out=lambda x: x)
     with pytest.raises(RUNTIME, match=kind):
-        jax.block_until_ready(jit(f)(jnp.float32(1)))
+        jax.block_until_ready(jax.jit(f)(jnp.float32(1)))
 
 
 @pytest.mark.xfail(strict=True, reason="A stack overflow on XLA's thread ends the process")
@@ -244,12 +247,12 @@ def test_reverse_mode_through_while_loop_is_refused_by_jax():
 def test_a_tracer_in_the_source():
     # `f"{x}"` of a tracer is its description: Julia cannot read it.
     with pytest.raises(pb.JuliaError, match="ParseError|UndefVarError"):
-        jit(lambda a: pb.from_julia(f"x -> {a} * x")(1.0))(2.0)
+        jax.jit(lambda a: pb.from_julia(f"x -> {a} * x")(1.0))(2.0)
 
 
 def test_a_tracer_as_the_function():
     with pytest.raises(pb.ArgumentTypeError, match="Julia source or a callable"):
-        jit(lambda a: pb.from_julia(a)(1.0))(2.0)
+        jax.jit(lambda a: pb.from_julia(a)(1.0))(2.0)
 
 
 def test_a_tracer_that_a_juliacall_function_would_close_over():
@@ -257,13 +260,13 @@ def test_a_tracer_that_a_juliacall_function_would_close_over():
 
     times = Main.seval("a -> (x -> a * x)")
     with pytest.raises(Exception, match=r"[Tt]racer|[Cc]oncrete|MethodError|convert"):
-        jit(lambda a: pb.from_julia(times(a))(X[0]))(2.0)
+        jax.jit(lambda a: pb.from_julia(times(a))(X[0]))(2.0)
 
 
 def test_a_tracer_that_has_escaped():
     kept = []
     f = julia("x -> 2x")
-    jit(lambda x: kept.append(x) or x)(1.0)
+    jax.jit(lambda x: kept.append(x) or x)(1.0)
     with pytest.raises(jax.errors.UnexpectedTracerError):
         f(kept[0])
 
@@ -277,4 +280,4 @@ def test_export_is_refused_with_a_reason():
 
 def test_keys_are_refused():
     with pytest.raises(pb.ArgumentTypeError, match="key_data"):
-        jit(julia("x -> x"))(jax.random.key(0))
+        jax.jit(julia("x -> x"))(jax.random.key(0))

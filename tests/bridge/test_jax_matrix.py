@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from bridge_helpers import SYSTEMS, jit, julia, same
+from bridge_helpers import SYSTEMS, julia, same
 from jax import lax
 
 
@@ -164,13 +164,13 @@ ONE = [
 def test_one(system, function, transform):
     f, twin = both(function, system)
     x = argument(function)
-    want = jit(SINGLE[transform](twin))(x)
-    same(jit(SINGLE[transform](f))(x), want)
+    want = jax.jit(SINGLE[transform](twin))(x)
+    same(jax.jit(SINGLE[transform](f))(x), want)
     if function == "vector":
         same(SINGLE[transform](f)(x), want)
 
 
-@pytest.mark.parametrize("wrapped", [lambda f: f, jit], ids=["eager", "jit"])
+@pytest.mark.parametrize("wrapped", [lambda f: f, jax.jit], ids=["eager", "jit"])
 @pytest.mark.parametrize("function", SCALAR)
 def test_grad_and_value_and_grad(function, wrapped, system):
     f, twin = both(function, system)
@@ -236,7 +236,7 @@ def test_two(system, outer, inner):
 
     def run(f):
         transformed = NUMBER[outer](NUMBER[inner](of_number(f, x)))
-        return jit(transformed)(jnp.float64(0.8))
+        return jax.jit(transformed)(jnp.float64(0.8))
 
     same(run(f), run(twin), rtol=1e-8)
 
@@ -283,7 +283,7 @@ def test_vmap_axes(axes, post, inside):
 
     def run(f):
         mapped = jax.vmap(POST[post](f), axes) if inside else POST[post](jax.vmap(f, axes))
-        return jit(mapped)(*point)
+        return jax.jit(mapped)(*point)
 
     f, twin = product("zygote")
     same(run(f), run(twin))
@@ -296,7 +296,7 @@ def test_vmap_of_grad_and_grad_of_vmap(axes, system):
     point = operands(axes)
     grad = POST["grad"]
     for transform in (lambda f: jax.vmap(grad(f), axes), lambda f: grad(jax.vmap(f, axes))):
-        same(jit(transform(f))(*point), jit(transform(twin))(*point))
+        same(jax.jit(transform(f))(*point), jax.jit(transform(twin))(*point))
 
 
 @pytest.mark.parametrize("levels", NESTED, ids=str)
@@ -306,7 +306,7 @@ def test_vmap_nested(levels, post, layout):
     point = operands(*levels)
 
     def run(f):
-        return jit(POST[post](jax.vmap(jax.vmap(f, levels[0]), levels[1])))(*point)
+        return jax.jit(POST[post](jax.vmap(jax.vmap(f, levels[0]), levels[1])))(*point)
 
     f, twin = product("zygote", layout)
     same(run(f), run(twin))
@@ -322,7 +322,7 @@ def test_vmap_of_a_function_that_takes_a_batch(axis, post, layout):
     x = operands((axis, axis))[1]
 
     def run(f):  # `POST` wants two arguments; the first is a number for all.
-        return jit(POST[post](lambda w, x: jax.vmap(f, axis)(x + w)))(jnp.array(0.3), x)
+        return jax.jit(POST[post](lambda w, x: jax.vmap(f, axis)(x + w)))(jnp.array(0.3), x)
 
     f = julia("x -> tanh.([1.0 2.0 3.0; -1.0 0.5 0.0] * x)", batched=True, layout=layout)
     same(run(f), run(lambda x: jnp.tanh(WEIGHTS @ x)))
@@ -335,4 +335,4 @@ def test_higher_orders(order):
         one, other = f, twin
         for _ in range(order):
             one, other = NUMBER[name](one), NUMBER[name](other)
-        same(jit(one)(0.7), other(0.7))
+        same(jax.jit(one)(0.7), other(0.7))

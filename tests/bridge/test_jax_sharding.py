@@ -12,10 +12,6 @@ import pybridge as pb
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 jax.config.update("jax_enable_x64", True)
 assert len(jax.devices()) == 8
-def jit(f, **options):
-    compiled = jax.jit(f, **options)  # has to be held until it is done
-    return lambda *args: jax.block_until_ready(compiled(*args))
-
 mesh = jax.make_mesh((8,), ("i",), axis_types=(AxisType.Auto,))
 square = jax.make_mesh((4, 2), ("i", "j"), axis_types=(AxisType.Auto,) * 2)
 f, twin = pb.from_julia("x -> sum(sin.(x) .* x)", ad=AD), lambda x: jnp.sum(jnp.sin(x) * x)
@@ -49,18 +45,18 @@ def parts(v, mesh, specs, out):
 for name, derivative in DERIVATIVES.items():
     want = derivative(lanes(w))(W, X)
     for the_mesh, spec in ((mesh, P("i")), (square, P("i")), (square, P(("i", "j")))):
-        same(jit(derivative(parts(v, the_mesh, (P(), spec), spec)))(W, X), want)
+        same(jax.jit(derivative(parts(v, the_mesh, (P(), spec), spec)))(W, X), want)
 
 def mean(f):
     return jax.shard_map(
         lambda x: jax.lax.psum(f(x), "i"), mesh=mesh, in_specs=P("i"), out_specs=P())
 
-same(jit(mean(f))(X), twin(X))
-same(jit(jax.value_and_grad(mean(f)))(X), jax.value_and_grad(twin)(X))
-same(jit(jax.hessian(mean(f)))(X), jax.hessian(twin)(X))
+same(jax.jit(mean(f))(X), twin(X))
+same(jax.jit(jax.value_and_grad(mean(f)))(X), jax.value_and_grad(twin)(X))
+same(jax.jit(jax.hessian(mean(f)))(X), jax.hessian(twin)(X))
 inner = jax.shard_map(lambda X: jax.vmap(jax.grad(f))(X), mesh=mesh, in_specs=P("i"),
     out_specs=P("i"))
-same(jit(inner)(X), jax.vmap(jax.grad(twin))(X))
+same(jax.jit(inner)(X), jax.vmap(jax.grad(twin))(X))
 """
 
 NAMED = """
@@ -68,13 +64,13 @@ for spec_w, spec_x in ((P(), P("i")), (P(), P("i", None)), (P("j"), P("i")), (P(
     Ws = jax.device_put(W, NamedSharding(square, spec_w))
     Xs = jax.device_put(X, NamedSharding(square, spec_x))
     for name, derivative in DERIVATIVES.items():
-        same(jit(derivative(lanes(v)))(Ws, Xs), derivative(lanes(w))(W, X))
-    same(jit(f)(Xs), twin(X))
-    same(jit(jax.grad(f))(Xs), jax.grad(twin)(X))
-    same(jit(jax.hessian(f))(Xs), jax.hessian(twin)(X))
+        same(jax.jit(derivative(lanes(v)))(Ws, Xs), derivative(lanes(w))(W, X))
+    same(jax.jit(f)(Xs), twin(X))
+    same(jax.jit(jax.grad(f))(Xs), jax.grad(twin)(X))
+    same(jax.jit(jax.hessian(f))(Xs), jax.hessian(twin)(X))
     same(jax.grad(f)(Xs), jax.grad(twin)(X))
 out = NamedSharding(mesh, P("i"))
-mapped = jit(jax.vmap(jax.grad(f)), in_shardings=out, out_shardings=out)
+mapped = jax.jit(jax.vmap(jax.grad(f)), in_shardings=out, out_shardings=out)
 same(mapped(X), jax.vmap(jax.grad(twin))(X))
 """
 
@@ -85,13 +81,13 @@ with jax.set_mesh(explicit):
     Xs = jax.device_put(X, NamedSharding(explicit, P("i")))
     for transform in (f, jax.grad(f), jax.vmap(f)):
         with pytest.raises(pb.UnsupportedModeError, match="explicit mesh axis.*shard_map"):
-            jit(transform)(Xs)
+            jax.jit(transform)(Xs)
     whole = jax.device_put(X, NamedSharding(explicit, P()))
-    same(jit(f)(whole), twin(X))
-    same(jit(jax.value_and_grad(f))(whole), jax.value_and_grad(twin)(X))
-    same(jit(lambda x: f(jax.sharding.reshard(x, P())))(Xs), twin(X))
+    same(jax.jit(f)(whole), twin(X))
+    same(jax.jit(jax.value_and_grad(f))(whole), jax.value_and_grad(twin)(X))
+    same(jax.jit(lambda x: f(jax.sharding.reshard(x, P())))(Xs), twin(X))
     inside = jax.shard_map(lambda x: jax.vmap(f)(x), in_specs=P("i"), out_specs=P("i"))
-    same(jit(inside)(Xs), jax.vmap(twin)(X))
+    same(jax.jit(inside)(Xs), jax.vmap(twin)(X))
 """
 
 

@@ -66,7 +66,7 @@ def work(k):
                 try:
                     jax.block_until_ready(fails(1.0))
                     wrong.append("no error")
-                except jax.errors.JaxRuntimeError as error:
+                except (jax.errors.JaxRuntimeError, ValueError) as error:
                     assert "planted" in str(error)
             if counts[k] % 200 == 0:
                 jit(pb.from_julia("x -> x"))(1.0)
@@ -157,7 +157,7 @@ assert jit(g)(np.ones(2)) == 3
 def test_lanes_on_julias_threads(run):
     run(
         """
-assert pb.from_julia("x -> Threads.nthreads()")(1.0) == 2
+assert pb.from_julia("x -> Threads.nthreads()")(1.0) == 3
 f = pb.from_julia("x -> (y = sum(sin, x); y > 100 ? error(\\"planted\\") : y)")
 g = pb.from_julia("x -> x > 5 ? error(\\"planted\\", x) : sin(x) * Threads.threadid()^0",
     out=jax.ShapeDtypeStruct((), np.float32))
@@ -174,14 +174,14 @@ for bad in (0, 31, 32, 63):
         try:
             jax.block_until_ready(jit(transform)(broken))
             raise AssertionError("no error")
-        except jax.errors.JaxRuntimeError as error:
+        except (jax.errors.JaxRuntimeError, ValueError) as error:
             assert f"planted{6.0 + bad}" in str(error), str(error)
             assert "julia source:1" in str(error), str(error)
 np.testing.assert_allclose(jit(jax.vmap(g))(xs), np.sin(xs), rtol=1e-5)
 used = pb.from_julia("x -> (sum(abs2, randn(2000)); Float32(Threads.threadid()))")
 assert len(set(np.asarray(jit(jax.vmap(used))(xs)).tolist())) == 2
 """,
-        PYTHON_JULIACALL_THREADS="2",
+        PYTHON_JULIACALL_THREADS="3",
     )
 
 
@@ -208,7 +208,7 @@ threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
 [t.join() for t in threads]
 assert not wrong
 """,
-        PYTHON_JULIACALL_THREADS="2",
+        PYTHON_JULIACALL_THREADS="3",
     )
 
 
@@ -276,7 +276,6 @@ def test_the_same_through_python_callbacks(run, ad):
     run(CALLBACK.replace("AD", repr(ad)), PYBRIDGE_FFI="off")
 
 
-@pytest.mark.xfail(strict=True, reason="Programs are released while XLA still runs them")
 def test_a_program_lives_until_it_has_run(run):
     run("""
 out = jax.ShapeDtypeStruct((1000,), np.float32)
@@ -288,10 +287,13 @@ assert float(y[0]) == 4
 """)
 
 
-@pytest.mark.xfail(strict=True, reason="Julia's only thread waits in Python and runs no tasks")
 @pytest.mark.parametrize(
     "source",
-    ["x -> fetch(Threads.@spawn x .+ 1)", "x -> (Threads.@threads for i in 1:2; end; x .+ 1)"],
+    [
+        "x -> fetch(Threads.@spawn x .+ 1)",
+        "x -> (Threads.@threads for i in 1:2; end; x .+ 1)",
+        "x -> (sleep(0.01); x .+ 1)",
+    ],
 )
 def test_tasks_inside_a_compiled_program(run, source):
     run(f"assert jit(pb.from_julia({source!r}))(np.ones(9))[0] == 2", timeout=25)

@@ -137,7 +137,9 @@ print("alive", flush=True)
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline().strip() == "interrupted"
         assert time.monotonic() - sent < 4
-        output, _ = process.communicate(timeout=40)
+        # Not `communicate`, which does not know what `readline` has read ahead.
+        process.wait(timeout=40)
+        output = process.stdout.read()
     finally:
         process.kill()
     assert process.returncode == 0, output
