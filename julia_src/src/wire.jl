@@ -110,7 +110,8 @@ Turn dictionaries and structs in a tree into named tuples, the keys of a diction
 plain(x) = x isa Union{Nothing,Number,AbstractArray,AbstractZero} ? x : plain(fields_of(x))
 plain(x::Branch) = map(plain, x)
 
-function fields_of(x::AbstractDict)
+fields_of(x::AbstractDict) = throw(UnsupportedValueError(typeof(x)))
+function fields_of(x::AbstractDict{<:Union{Symbol,AbstractString}})
     names = sort!([Symbol(k) for k in keys(x)])
     byname = Dict(Symbol(k) => v for (k, v) in x)
     return NamedTuple{Tuple(names)}(Tuple(byname[n] for n in names))

@@ -36,6 +36,8 @@
         @test PyBridge.sendable(Real[1, 2.0]) == [1.0, 2.0]
         @test PyBridge.sendable(1:3) == [1, 2, 3]
         @test PyBridge.sendable(BitVector([1, 0])) isa Vector{Bool}
+        @test PyBridge.sendable(Dict("b" => 1, "a" => 2.0)) === (a=2.0, b=1)
+        @test PyBridge.sendable((1, Ref(2))) === (1, (x=2,))
         for value in ("text", :symbol, big(1.0), sin, [1.0, "a"], Dict(1 => 2))
             @test_throws PyBridge.UnsupportedValueError PyBridge.sendable(value)
         end
