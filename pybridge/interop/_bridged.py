@@ -6,7 +6,6 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from .._backends import row
-from ..julia._session import session
 
 if TYPE_CHECKING:
     from ..julia._ffi import JuliaProgram
@@ -65,6 +64,7 @@ class BridgedFunction:
     def executable(self, program: Program) -> JuliaProgram:
         """Make a program ready to run, unless a compiled one has it already."""
         from ..julia._ffi import JuliaProgram
+        from ..julia._session import session
 
         found = self._executables.get(program)
         if found is None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 from jax.core import Tracer
 
 from .._backends import JULIA_NAMES, row
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
-from ..julia._functions import JuliaHandle
 from ._bridged import BridgedFunction, Jitted
+
+if TYPE_CHECKING:
+    from ..julia._functions import JuliaHandle
 
 _LAYOUTS = ("logical", "reversed")
 
@@ -182,6 +184,9 @@ def from_julia(
                 fix='"logical" keeps the order of the axes, "reversed" is Flux\'s convention.',
             )
         )
+    # Not needed by those who only import pybridge.
+    from ..julia._functions import JuliaHandle
+
     packages = (using,) if isinstance(using, str) else tuple(using)
     _check_names(packages)
     options: dict[str, Any] = {

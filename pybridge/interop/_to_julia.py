@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
-from ..julia._callbacks import expose
-from ._programs import Exported
 
 _LAYOUTS = ("logical", "reversed")
 
@@ -77,4 +75,8 @@ def to_julia(f: Callable[..., Any], *, layout: str = "logical") -> Any:
                 fix='"logical" keeps the order of the axes, "reversed" is Flux\'s convention.',
             )
         )
+    # Not needed by those who only import pybridge.
+    from ..julia._callbacks import expose
+    from ._programs import Exported
+
     return expose(Exported(f, layout), getattr(f, "__name__", type(f).__name__))
