@@ -142,6 +142,7 @@ print("alive", flush=True)
         output = process.stdout.read()
     finally:
         process.kill()
+        process.stdout.close()
     assert process.returncode == 0, output
     assert output.strip() == "alive"
 
