@@ -6,6 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from .._backends import row
+from .._errors import ArgumentValueError, explain
 
 if TYPE_CHECKING:
     from ..julia._ffi import JuliaProgram
@@ -79,3 +80,24 @@ class BridgedFunction:
 
 class Jitted(dict):
     """A dictionary that can be referred to weakly."""
+
+
+def check_layout(where: str, layout: str) -> None:
+    """Refuse what is no layout.
+
+    Args:
+        where: the public name that was called.
+        layout: how array axes map.
+
+    Raises:
+        ArgumentValueError: it is neither of the two.
+    """
+    if layout not in ("logical", "reversed"):
+        raise ArgumentValueError(
+            explain(
+                where,
+                expected='layout "logical" or "reversed"',
+                got=repr(layout),
+                fix='"logical" keeps the order of the axes, "reversed" is Flux\'s convention.',
+            )
+        )

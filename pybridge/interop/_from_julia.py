@@ -10,12 +10,10 @@ from jax.core import Tracer
 
 from .._backends import JULIA_NAMES, row
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
-from ._bridged import BridgedFunction, Jitted
+from ._bridged import BridgedFunction, Jitted, check_layout
 
 if TYPE_CHECKING:
     from ..julia._functions import JuliaHandle
-
-_LAYOUTS = ("logical", "reversed")
 
 
 class JuliaFunction:
@@ -175,15 +173,7 @@ def from_julia(
     The twin for the other direction is `pybridge.to_julia`.
     """
     row(ad, argument="ad", names=JULIA_NAMES)
-    if layout not in _LAYOUTS:
-        raise ArgumentValueError(
-            explain(
-                "from_julia",
-                expected='layout "logical" or "reversed"',
-                got=repr(layout),
-                fix='"logical" keeps the order of the axes, "reversed" is Flux\'s convention.',
-            )
-        )
+    check_layout("from_julia", layout)
     # Not needed by those who only import pybridge.
     from ..julia._functions import JuliaHandle
 

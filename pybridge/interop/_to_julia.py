@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._errors import ArgumentTypeError, ArgumentValueError, explain
-
-_LAYOUTS = ("logical", "reversed")
+from .._errors import ArgumentTypeError, explain
+from ._bridged import check_layout
 
 
 def to_julia(f: Callable[..., Any], *, layout: str = "logical") -> Any:
@@ -66,15 +65,7 @@ def to_julia(f: Callable[..., Any], *, layout: str = "logical") -> Any:
                 fix="Pass a callable of arrays.",
             )
         )
-    if layout not in _LAYOUTS:
-        raise ArgumentValueError(
-            explain(
-                "to_julia",
-                expected='layout "logical" or "reversed"',
-                got=repr(layout),
-                fix='"logical" keeps the order of the axes, "reversed" is Flux\'s convention.',
-            )
-        )
+    check_layout("to_julia", layout)
     # Not needed by those who only import pybridge.
     from ..julia._callbacks import expose
     from ._programs import Exported

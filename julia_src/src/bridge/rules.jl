@@ -141,10 +141,10 @@ end
 function forward_by_reverse(d, spec, leaves, direction::Direction{wrt}) where {wrt}
     y, back = reverse_pass(d, spec, leaves, Val(wrt))
     ȳs = linear_gradient(Tuple(zero.(PyBridge.leaves(y)))) do ȳs
-        x̄s = back(first(rebuild(y, ȳs)))
+        x̄s = back(assemble(y, ȳs))
         sum(map(pairing, x̄s, direction.tangents))
     end
-    return first(rebuild(y, ȳs))
+    return assemble(y, ȳs)
 end
 
 """
@@ -210,35 +210,21 @@ part(ẏ, i) = ẏ isa AbstractZero ? ẏ : i isa Int ? ẏ[i] : getproperty(ẏ
 # --- leaves of the arguments ---------------------------------------------------------------
 
 """
-    assemble(spec, leaves::Tuple)
+    assemble(tree, leaves::Tuple)
 
-Put leaves into the tree that a spec describes.
+Put leaves into a tree like this one: a spec, or a tree of values.
 """
-assemble(spec, leaves) = first(build(spec, leaves))
-build(::LeafSpec, leaves) = first(leaves), Base.tail(leaves)
-build(::NothingSpec, leaves) = nothing, leaves
+assemble(tree, leaves) = first(build(tree, leaves))
+build(::Union{LeafSpec,Number,AbstractArray}, leaves) = first(leaves), Base.tail(leaves)
+build(::Union{NothingSpec,Nothing}, leaves) = nothing, leaves
 build(::Tuple{}, leaves) = (), leaves
-function build(spec::Tuple, leaves)
-    head, rest = build(first(spec), leaves)
-    children, rest = build(Base.tail(spec), rest)
+function build(tree::Tuple, leaves)
+    head, rest = build(first(tree), leaves)
+    children, rest = build(Base.tail(tree), rest)
     return (head, children...), rest
 end
-function build(spec::NamedTuple{names}, leaves) where {names}
-    children, rest = build(values(spec), leaves)
-    return NamedTuple{names}(children), rest
-end
-
-# The same for a tree of values in place of a spec.
-rebuild(y::Union{Number,AbstractArray}, leaves) = first(leaves), Base.tail(leaves)
-rebuild(::Nothing, leaves) = nothing, leaves
-rebuild(::Tuple{}, leaves) = (), leaves
-function rebuild(y::Tuple, leaves)
-    head, rest = rebuild(first(y), leaves)
-    children, rest = rebuild(Base.tail(y), rest)
-    return (head, children...), rest
-end
-function rebuild(y::NamedTuple{names}, leaves) where {names}
-    children, rest = rebuild(values(y), leaves)
+function build(tree::NamedTuple{names}, leaves) where {names}
+    children, rest = build(values(tree), leaves)
     return NamedTuple{names}(children), rest
 end
 
