@@ -1,5 +1,6 @@
 """Ask "am I inside a gradient?", and act on the answer, in JAX and in Julia's AD systems."""
 
+from . import nn as nn
 from ._backends import Backend as Backend
 from ._backends import backends as backends
 from ._errors import ArgumentTypeError as ArgumentTypeError
