@@ -16,6 +16,9 @@ from .._errors import ArgumentTypeError, explain
 from ..primitives import cond, is_differentiating
 
 
+_LIBRARIES = ("pybridge.", "jax.")
+
+
 class ModeWarning(UserWarning):
     """An explicit `training=` contradicts what `is_differentiating` finds."""
 
@@ -125,9 +128,9 @@ def _contradicted(training: bool, values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _users_frame() -> int:
-    """Return the `stacklevel` of the first frame outside of this package."""
+    """Return the `stacklevel`, for the caller, of the nearest frame of the user's."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("pybridge.nn"):
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(_LIBRARIES):
         level, frame = level + 1, frame.f_back
     return level
 
