@@ -15,15 +15,14 @@ from jax.core import Tracer
 from .._errors import ArgumentTypeError, explain
 from ..primitives import cond, is_differentiating
 
-
-_LIBRARIES = ("pybridge.", "jax.")
+_LIBRARIES = ("pybridge.", "jax.", "contextlib")
 
 
 class ModeWarning(UserWarning):
     """An explicit `training=` contradicts what `is_differentiating` finds."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Mode:
     """Whether a layer trains: a bool, or under `jit` a traced one.
 
