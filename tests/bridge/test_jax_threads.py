@@ -87,7 +87,11 @@ assert min(counts) > 10, counts
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_does_not_grow(run):
-    """100,000 calls and 5,000 gradients leave less than 5 MB."""
+    """100,000 calls and 5,000 gradients leave less than 5 MB.
+
+    What leaks, leaks every time. The heaps of Julia and of the C library also grow in
+    steps, when they like, so that one round may stand alone.
+    """
     run("""
 import resource
 f = pb.from_julia("x -> sum(abs2, x)")
@@ -108,11 +112,13 @@ def calls(values, gradients):
     jax.block_until_ready(grad(x))
 
 calls(20_000, 2_000)
-before = resident()
-calls(100_000, 5_000)
-grown = resident() - before
-assert grown < 5, f"{grown:.1f} MB"
-""")
+grown = []
+while len(grown) < 4 and min(grown, default=5) >= 5:
+    before = resident()
+    calls(100_000, 5_000)
+    grown.append(resident() - before)
+assert min(grown) < 5, f"{grown} MB"
+""", timeout=300)
 
 
 def test_functions_and_programs_are_released(run):
