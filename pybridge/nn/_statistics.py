@@ -43,7 +43,7 @@ class Standardised(NamedTuple):
 
 def working_dtype(dtype: Any) -> Any:
     """Return the dtype in which statistics of `dtype` are computed: at least float32."""
-    return jnp.promote_types(dtype, np.float32)
+    return dtype if jnp.finfo(dtype).bits >= 32 else np.dtype(np.float32)
 
 
 def widened(x: jax.Array) -> jax.Array:
