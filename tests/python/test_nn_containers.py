@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from nn_helpers import close, fresh, ignore_mode_warnings, random
 
@@ -56,7 +55,9 @@ def test_names():
     assert list(params) == ["first", "act", "last"]
     y, after = model.apply(params, state, jnp.ones((2, 3)))
     plain = nn.Chain(*model)
-    assert (y == plain.apply(tuple(params.values()), tuple(state.values()), jnp.ones((2, 3)))[0]).all()
+    assert (
+        y == plain.apply(tuple(params.values()), tuple(state.values()), jnp.ones((2, 3)))[0]
+    ).all()
     assert list(after) == list(state)
     assert model["last"] == nn.BatchNorm(4)
     assert model[:2] == nn.Chain(first=nn.Dense(3, 4), act=jnp.tanh)
