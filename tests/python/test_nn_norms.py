@@ -212,14 +212,14 @@ def test_the_case_of_the_paper_numbers(maybe_jit):
     scale=st.floats(0.5, 2.0),
     shape=st.tuples(st.integers(2, 20), st.integers(1, 5)),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_float32_keeps_its_digits_where_the_mean_is_large(mean, scale, shape):
-    """What is lost is the rounding of the mean, half a unit in its last place."""
+    """What is lost is the rounding of the sum, a unit in its last place."""
     x = np.float32(mean) + np.float32(scale) * np.asarray(random(KEY, shape))
     layer = nn.BatchNorm(shape[1])
     y, _ = layer.apply(*layer.init(KEY), x, training=True)
     wide = x.astype(np.float64)
-    rounding = np.spacing(np.abs(x).max()) / np.sqrt(wide.var(0).min() + layer.eps)
+    rounding = np.spacing(np.abs(x).sum(0).max()) / np.sqrt(wide.var(0).min() + layer.eps)
     close(y, formula(layer, {}, wide, (0,)), atol=1e-5 + rounding)
 
 
@@ -330,7 +330,7 @@ def results(layer, params, state, x, mask, apply):
 @pytest.mark.parametrize("masked", [False, True], ids=["plain", "masked"])
 @pytest.mark.parametrize("name", SHARDED)
 @pytest.mark.parametrize("way", ["vmap", "shard_map", "jit"])
-def test_statistics_of_all_devices(way, name, masked, maybe_jit):
+def test_statistics_of_all_devices(way, name, masked):
     layer = SHARDED[name]
     params, state = fresh(layer)
     x = random(KEY, (16, 3, 2))
@@ -361,5 +361,5 @@ def test_statistics_of_all_devices(way, name, masked, maybe_jit):
     else:
         spread = apply
         x, mask = (jax.device_put(v, jax.NamedSharding(mesh, jax.P("i"))) for v in (x, mask))
-    got = maybe_jit(lambda p, x: results(layer, p, state, x, mask, spread))(params, x)
+    got = jax.jit(lambda p, x: results(layer, p, state, x, mask, spread))(params, x)
     close(jax.device_get(got), jax.device_get(want), rtol=2e-5)
