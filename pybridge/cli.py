@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._backends import NAMES
-from ._errors import ArgumentValueError, BridgeError
+from ._errors import ArgumentValueError, BridgeError, explain
 from ._version import package_version
 
 if TYPE_CHECKING:
@@ -70,6 +70,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="only the scenarios whose names begin so (may be repeated)",
     )
+    check.add_argument(
+        "--layers",
+        action="store_true",
+        help="compare the layers of pybridge.nn with their twins in Julia instead (minutes)",
+    )
     check.add_argument("--list", action="store_true", help="list the scenarios and stop")
     output = check.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print JSON")
@@ -94,21 +99,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from .consistency import prepare, run_scenarios, select_scenarios
+    return _check_layers(options) if options.layers else _check_scenarios(options)
+
+
+def _check_scenarios(options: argparse.Namespace) -> int:
+    from .consistency import run_scenarios, select_scenarios
 
     scenarios = select_scenarios(options.scenario)
     if options.list:
         _list_scenarios(scenarios)
         return OK
-    # Progress goes to stderr, that of juliapkg as well, so that stdout can be a file. No
-    # spinner while Julia starts: Pkg shows its own progress there.
     progress = _console(stderr=True)
-    systems = []
-    for name in dict.fromkeys(options.backend or NAMES):
-        if progress.is_terminal:
-            progress.print(f"making {name} ready", style="dim")
-        with contextlib.redirect_stdout(sys.stderr):
-            systems.append(prepare(name))
+    systems = _prepared(options.backend or NAMES, progress)
     with progress.status("asking", spinner="dots") as status:
         run = run_scenarios(scenarios, systems, status.update)
     if options.html is not None:
@@ -120,6 +122,55 @@ def _check(options: argparse.Namespace) -> int:
         return FAILED
     missing = any(answer.status == "absent" for answer in run.answers.values())
     return ABSENT if options.backend and missing else OK
+
+
+def _check_layers(options: argparse.Namespace) -> int:
+    from .consistency import (
+        compare_layers,
+        layers_ok,
+        layers_to_markdown,
+        load_layers,
+        print_layers,
+    )
+
+    if options.json or options.html is not None or options.list or options.scenario:
+        raise ArgumentValueError(
+            explain(
+                "pybridge check --layers",
+                expected="no option but --backend and --markdown",
+                got="another one",
+                fix="The other options belong to the scenarios.",
+            )
+        )
+    progress = _console(stderr=True)
+    names = [name for name in options.backend or NAMES if name != "jax"]
+    systems = _prepared(names, progress)
+    with progress.status("comparing", spinner="dots") as status:
+        rows = list(compare_layers(load_layers(), systems, progress=status.update))
+    if options.markdown:
+        print(layers_to_markdown(rows, systems))
+    else:
+        print_layers(rows, systems, _console())
+    if not layers_ok(rows):
+        return FAILED
+    return ABSENT if options.backend and not all(s.available for s in systems) else OK
+
+
+def _prepared(names: Sequence[str], progress: Console) -> list[Any]:
+    """Make AD systems ready.
+
+    Progress goes to stderr, that of juliapkg as well, so that stdout can be a file. No spinner
+    while Julia starts: Pkg shows its own progress there.
+    """
+    from .consistency import prepare
+
+    systems = []
+    for name in dict.fromkeys(names):
+        if progress.is_terminal:
+            progress.print(f"making {name} ready", style="dim")
+        with contextlib.redirect_stdout(sys.stderr):
+            systems.append(prepare(name))
+    return systems
 
 
 def _print_run(run: Any, options: argparse.Namespace) -> None:

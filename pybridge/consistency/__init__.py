@@ -3,6 +3,14 @@
 from ._export import to_json as to_json
 from ._export import to_markdown as to_markdown
 from ._html import to_html as to_html
+from ._layer_report import layers_ok as layers_ok
+from ._layer_report import layers_to_markdown as layers_to_markdown
+from ._layer_report import print_layers as print_layers
+from ._layers import LayerAnswer as LayerAnswer
+from ._layers import LayerCase as LayerCase
+from ._layers import compare as compare
+from ._layers import compare_layers as compare_layers
+from ._layers import load_layers as load_layers
 from ._report import print_report as print_report
 from ._runner import Answer as Answer
 from ._runner import ModeAnswer as ModeAnswer
