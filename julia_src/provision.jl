@@ -5,10 +5,19 @@
 # A process of its own, so that Pkg's progress goes to the terminal, and so that nothing that
 # Pkg loads stays in the Julia that Python talks to.
 
+using FileWatching.Pidfile: mkpidlock
 using Pkg: Pkg
 using TOML: TOML
 
 package, folder, offline = ARGS
+
+# One process at a time; the others find the work done. A lock that nobody refreshes is stale.
+const DONE = joinpath(folder, "pybridge-installed")
+mkpath(dirname(folder))
+const LOCK = mkpidlock("$folder.lock"; stale_age=10)
+atexit(() -> close(LOCK))
+isfile(DONE) && exit()
+
 entry = TOML.parsefile(joinpath(@__DIR__, "environments.toml"))[package]
 main = dirname(Base.active_project())
 
@@ -44,3 +53,4 @@ Base.set_active_project(joinpath(main, "Project.toml"))
 @info "Precompiling $package"
 Base.require(Main, :PyBridge)
 Base.require(Main, Symbol(package))
+touch(DONE)

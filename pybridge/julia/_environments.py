@@ -16,7 +16,7 @@ from ._locate import julia_source
 if TYPE_CHECKING:
     from ._session import Session
 
-_DONE = "pybridge-installed"
+_DONE = "pybridge-installed"  # written by provision.jl
 
 
 def entries() -> dict[str, Any]:
@@ -91,7 +91,6 @@ def _install(session: Session, package: str, place: Path) -> None:
             f'{done.returncode}). With a network, try again; without one, see "Offline use" in '
             f"pybridge's documentation. The other AD systems are not affected."
         )
-    (place / _DONE).touch()
 
 
 def _has_fileno() -> bool:
