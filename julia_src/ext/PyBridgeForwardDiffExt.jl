@@ -19,6 +19,7 @@ end
 
 PyBridge.primal(x::Dual) = PyBridge.primal(ForwardDiff.value(x))
 PyBridge.primal(x::AbstractArray{<:Dual}) = map(PyBridge.primal, x)
+PyBridge.primal_type(::Type{<:Dual{T,V}}) where {T,V} = PyBridge.primal_type(V)
 
 # --- one direction -------------------------------------------------------------------------
 
@@ -75,7 +76,7 @@ function PyBridge.reverse_by_system(
 ) where {wrt}
     selected = map(i -> leaves[i], wrt)
     check_real(b, selected)
-    plainly(xs) = PyBridge.plain(PyBridge.apply(f, spec, xs))
+    plainly(xs) = PyBridge.plain(PyBridge.call_with(f, spec, xs))
     g(xs) = plainly(PyBridge.replace_leaves(leaves, Val(wrt), xs))
     zeros = PyBridge.Direction{wrt}(map(zero, selected))
     y = value_within(direction_tag(leaves), plainly, leaves, zeros)

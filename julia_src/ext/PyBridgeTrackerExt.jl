@@ -19,6 +19,7 @@ PyBridge.within_gradient(::AbstractArray{<:TrackedReal}) = true
 
 PyBridge.primal(x::Union{TrackedReal,TrackedArray}) = Tracker.data(x)
 PyBridge.primal(x::AbstractArray{<:TrackedReal}) = map(Tracker.data, x)
+PyBridge.primal_type(::Type{TrackedReal{T}}) where {T} = PyBridge.primal_type(T)
 
 function PyBridge.cond(pred::AbstractArray{Bool}, f, g, x::Tracked, xs...)
     PyBridge.check_elementwise(pred, (x, xs...))
@@ -67,6 +68,12 @@ backpropagate(y, ::PyBridge.NoGradient) = nothing
 backpropagate(::Nothing, ȳ) = nothing
 # Not the first call may destroy the graph: a Jacobian walks it once for each row.
 backpropagate(y, ȳ) = Tracker.back!(y, ȳ; once=false)
+
+# Tracker does not see what a loop writes into an array.
+(k::PyBridge.Keeping)(x::Tracked) = Tracker.track(k, tracked(x))
+function Tracker._forward(k::PyBridge.Keeping, x)
+    return k(Tracker.data(x)), Δ -> (PyBridge.slope(k)(Δ),)
+end
 
 # --- JAX functions ----------------------------------------------------------------------
 

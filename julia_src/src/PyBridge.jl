@@ -15,10 +15,15 @@ using ChainRulesCore: ChainRulesCore, AbstractZero, HasReverseMode, NoTangent, P
 using LinearAlgebra: BLAS, LinearAlgebra
 using NNlib: NNlib
 using PrecompileTools: @compile_workload, @setup_workload
+using Random123: Random123
 
 include("primitives/detection.jl")
 include("primitives/cond.jl")
 include("primitives/switch.jl")
+include("primitives/erfinv.jl")
+include("primitives/random.jl")
+include("nn/layer.jl")
+include("nn/dropout.jl")
 include("trees.jl")
 include("backends.jl")
 include("sources.jl")
@@ -38,7 +43,9 @@ export DetectionError, is_differentiating, within_gradient
 # `cond` is no export: LinearAlgebra has one. It and the rest are public all the same.
 @static if VERSION >= v"1.11"
     eval(Meta.parse("public cond, switch, primal, value_and_gradient, pullback, " *
-                    "pushforward, jacobian, hessian, JaxFunction, JaxLayer, JaxError"))
+                    "pushforward, jacobian, hessian, JaxFunction, JaxLayer, JaxError, " *
+                    "fold_in, split, bits, uniform, normal, keep_mask, init, apply, Layer, " *
+                    "dropout, Dropout, alphadropout, AlphaDropout"))
 end
 
 end

@@ -55,7 +55,7 @@ function prepare(operation, id, backend, argnums, reversed, spec)
     b === nothing || check_available(b) || throw(BackendNotLoadedError(b))
     layout = reversed == "reversed"
     parsed = parse_spec(spec, layout)
-    numbers = Val(Tuple(parse.(Int, split(argnums, ','; keepempty=false))))
+    numbers = Val(Tuple(parse.(Int, Base.split(argnums, ','; keepempty=false))))
     prepared = Prepared{
         Symbol(operation),typeof(b),Core.Typeof(f),typeof(parsed),typeof(numbers),layout
     }(b, f, parsed, numbers)
@@ -194,7 +194,7 @@ the length of the reply, which stays until the next request with this `output`.
 """
 function c_request(length::Int64, text::Ptr{UInt8}, output::Ptr{Int64})::Int64
     return guarded(output) do
-        verb, fields... = split(unsafe_string(text, length), '\x1f')
+        verb, fields... = Base.split(unsafe_string(text, length), '\x1f')
         answer = string(Base.invokelatest(REQUESTS[Symbol(verb)], String.(fields)...))
         @lock LOCK REPLIES[output] = answer
         unsafe_store!(output, Int64(pointer(answer)), 1)
@@ -283,7 +283,7 @@ end
 
 const REQUESTS = (
     define=(source, packages) ->
-        register(evaluate(source, split(packages, ','; keepempty=false))),
+        register(evaluate(source, Base.split(packages, ','; keepempty=false))),
     prepare=prepare,
     structure=id -> SPECS[parse(Int, id)],
     failure=id -> join((@lock LOCK pop!(FAILURES, Ptr{Int64}(parse(Int, id)))), '\x1f'),

@@ -123,7 +123,7 @@ function ask(reference::PythonReference, request::String, leaves)
 end
 
 function jax_error(text)
-    type, lines, message = split(text, '\x1f'; limit=3)
+    type, lines, message = Base.split(text, '\x1f'; limit=3)
     type == "KeyboardInterrupt" && return InterruptException()
     return JaxError(type, lines, message)
 end

@@ -4,7 +4,9 @@
 
     @testset "public names have docstrings" begin
         public = (names(PyBridge)..., :cond, :switch, :value_and_gradient, :pullback, :pushforward,
-            :jacobian, :hessian, :JaxFunction, :JaxLayer, :JaxError)
+            :jacobian, :hessian, :JaxFunction, :JaxLayer, :JaxError, :fold_in, :split, :bits,
+            :uniform, :normal, :keep_mask, :init, :apply, :Layer, :dropout, :Dropout, :alphadropout,
+            :AlphaDropout)
         for name in public
             @test haskey(Base.Docs.meta(PyBridge), Base.Docs.Binding(PyBridge, name))
         end

@@ -8,6 +8,7 @@ foreach(path -> insert!(LOAD_PATH, 2, path), reverse(ARGS))
 insert!(LOAD_PATH, 2, joinpath(ROOT, "julia_src"))
 
 using ForwardDiff: ForwardDiff
+using InteractiveUtils: InteractiveUtils
 using NNlib: NNlib
 using PyBridge: PyBridge, is_differentiating, within_gradient
 using Test: @inferred, @test, @test_throws, @testset, detect_ambiguities, detect_unbound_args
@@ -39,6 +40,8 @@ close_to(a, b) = isapprox(a, b; rtol=1e-6, atol=1e-7, nans=true)
     include("detection.jl")
     include("cond.jl")
     include("switch.jl")
+    include("random.jl")
+    include("dropout.jl")
     include("trees.jl")
     include("backends.jl")
     include("wire.jl")

@@ -8,12 +8,12 @@ result is made of numbers, nothing is run. Else it is called once, with [`sample
 """
 function find_outputs(id, spec, dims, layout)
     f, spec = FUNCTIONS[parse(Int, id)], parse_spec(spec, layout == "reversed")
-    dims = map(text -> Tuple(parse.(Int, split(text, ','; keepempty=false))),
-        Tuple(split(dims, ';')))
+    dims = map(text -> Tuple(parse.(Int, Base.split(text, ','; keepempty=false))),
+        Tuple(Base.split(dims, ';')))
     T = result_type(f, map(julia_type, spec))
     is_numeric(T) && return string(spec_text(T), '|')
     leaves = map((T, dims) -> sample(T, dims), leaf_types(spec), dims)
-    y = sendable(apply(f, spec, leaves))
+    y = sendable(call_with(f, spec, leaves))
     return string(spec_text(typeof(y)), '|', join(put_shapes!(Int[], y, false), ','))
 end
 

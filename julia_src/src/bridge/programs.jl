@@ -75,19 +75,19 @@ function release_program(text)
     end
 end
 
-numbers(text) = Tuple(parse.(Int, split(text, ','; keepempty=false)) .+ 1)
+numbers(text) = Tuple(parse.(Int, Base.split(text, ','; keepempty=false)) .+ 1)
 
 function compile(key, kind, ids, backend, spec, value_spec, selections, operands, results,
     lanes, converts, reversed)
-    functions = map(split(ids, ','; keepempty=true)) do id
+    functions = map(Base.split(ids, ','; keepempty=true)) do id
         isempty(id) ? nothing : FUNCTIONS[parse(Int, id)]
     end
     rules = Differentiable(BACKENDS[Symbol(backend)], functions...)
     layout = reversed == "reversed"
     parsed, parsed_value = parse_spec(spec, layout), parse_spec(value_spec, layout)
-    wrt, seeds, directions, kept = split(selections, '|')
-    directions = Tuple(numbers.(split(directions, ';'; keepempty=false)))
-    levels = [split(level, ':') for level in split(lanes, ';'; keepempty=false)]
+    wrt, seeds, directions, kept = Base.split(selections, '|')
+    directions = Tuple(numbers.(Base.split(directions, ';'; keepempty=false)))
+    levels = [Base.split(level, ':') for level in Base.split(lanes, ';'; keepempty=false)]
     sizes = [parse(Int, level[1]) for level in levels]
     ins = buffers(operands, sizes, [level[2] for level in levels])
     outs = buffers(results, sizes, [level[3] for level in levels])
@@ -104,10 +104,10 @@ end
 
 # "f4:2,3;i8:" and, for each level, one '0' or '1' for each buffer.
 function buffers(text, sizes, flags)
-    return Tuple(map(enumerate(split(text, ';'; keepempty=false))) do (i, one)
-        dtype, dims = split(one, ':')
+    return Tuple(map(enumerate(Base.split(text, ';'; keepempty=false))) do (i, one)
+        dtype, dims = Base.split(one, ':')
         T = DTYPES[Symbol(dtype)]
-        extents = Tuple(parse.(Int, split(dims, ','; keepempty=false)))
+        extents = Tuple(parse.(Int, Base.split(dims, ','; keepempty=false)))
         steps, bytes = zeros(Int, length(sizes)), sizeof(T) * prod(extents)
         for level in reverse(eachindex(sizes))
             flags[level][i] == '1' || continue

@@ -39,14 +39,14 @@ reads_rules(::AbstractBackend) = false
 "The AD system that takes the place of one that cannot run on ForwardDiff's dual numbers."
 for_duals(b::AbstractBackend) = b
 
-apply(f, spec, leaves) = f(assemble(spec, leaves)...)
+call_with(f, spec, leaves) = f(assemble(spec, leaves)...)
 
 """
     primal_value(d, spec, leaves, ::Val{wrt})
 
 Value of the function; within a gradient of the leaves `wrt`, unless there are none.
 """
-primal_value(d, spec, leaves, ::Val{()}) = apply(d.f, spec, leaves)
+primal_value(d, spec, leaves, ::Val{()}) = call_with(d.f, spec, leaves)
 primal_value(d, spec, leaves, wrt) = first(reverse_pass(d, spec, leaves, wrt))
 
 """
@@ -75,7 +75,7 @@ end
 function reverse_by_system(b::AbstractBackend, f, spec, leaves, ::Val{wrt}) where {wrt}
     numbers = whole_arguments(spec, Val(wrt))
     if numbers === nothing
-        g(xs...) = apply(f, spec, replace_leaves(leaves, Val(wrt), xs))
+        g(xs...) = call_with(f, spec, replace_leaves(leaves, Val(wrt), xs))
         selected = map(i -> leaves[i], wrt)
         y, back = pullback(b, g, selected, Val(ntuple(identity, length(wrt))))
         return y, ȳ -> Tuple(back(ȳ))
@@ -134,7 +134,7 @@ function first_tangent(d, spec, leaves, direction::Direction{wrt}) where {wrt}
     # A function with a rule for reverse mode alone must not be seen through.
     ChainRulesCore.rrule(d.f, args...) === nothing ||
         return forward_by_reverse(d, spec, leaves, direction)
-    return directional(leaves -> plain(apply(d.f, spec, leaves)), leaves, direction)
+    return directional(leaves -> plain(call_with(d.f, spec, leaves)), leaves, direction)
 end
 
 # A vjp alone: ẏ is the gradient of ⟨vjp(ȳ), ẋ⟩, which is linear in ȳ.

@@ -129,3 +129,10 @@ primal(x::Union{Tuple,NamedTuple}) = map(primal, x)
 function ChainRulesCore.rrule(::typeof(primal), x)
     return x, _ -> (NoTangent(), NoTangent())
 end
+
+"""
+    primal_type(T) -> Type
+
+The type of the values of numbers of type `T`, without their derivatives.
+"""
+primal_type(T::Type) = T
