@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+from pathlib import Path
+
+# Julia packages that tests alone use: Aqua looks PyBridge over, JLArrays stands in for a GPU.
+TOOLS = ("Aqua", "JLArrays")
 
 # What the summary of the run says about Julia.
 notes: list[str] = []
@@ -33,3 +38,19 @@ def is_required() -> bool:
     from pybridge._config import setting
 
     return bool(setting("PYBRIDGE_REQUIRE_JULIA").value)
+
+
+@functools.cache
+def tools() -> Path:
+    """Make a Julia environment with what tests alone use, as far as it can be had."""
+    from pybridge.julia._session import session
+
+    place = Path(session().project) / "pybridge" / "test-tools"
+    project = place / "Project.toml"
+    missing = [name for name in TOOLS if not project.exists() or name not in project.read_text()]
+    if missing:
+        place.mkdir(parents=True, exist_ok=True)
+        code = f"using Pkg; for name in {missing} try Pkg.add(name) catch end end"
+        command = [session().executable, f"--project={place}", "--startup-file=no", "-e", code]
+        subprocess.run([part.replace("'", '"') for part in command], capture_output=True)
+    return place

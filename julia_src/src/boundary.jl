@@ -294,15 +294,16 @@ const REQUESTS = (
     compile=compile,
     release_program=release_program,
     load=load,
+    device=name -> check_available(DEVICES[Symbol(name)]),
     environment=add_environment,
     version=() -> VERSION,
     collect=() -> GC.gc(),
 )
 
 """
-Addresses of the C functions, for Python: request, run, shapes, fetch, program, XLA's handler,
-serve, and Julia's own `jl_gc_safe_enter` and `jl_sigatomic_begin`, which libjulia does not
-pass on.
+Addresses of the C functions, for Python: request, run, shapes, fetch, program, XLA's handlers
+for CPUs and for NVIDIA's GPUs, serve, and Julia's own `jl_gc_safe_enter` and
+`jl_sigatomic_begin`, which libjulia does not pass on.
 """
 boundary() = Int.((
     @cfunction(c_request, Int64, (Int64, Ptr{UInt8}, Ptr{Int64})),
@@ -311,6 +312,7 @@ boundary() = Int.((
     @cfunction(c_fetch, Int64, (Int64, Ptr{Int64}, Ptr{Int64})),
     @cfunction(c_program, Int64, (Int64, Ptr{Ptr{Cvoid}}, Ptr{Int64})),
     @cfunction(c_ffi, Ptr{Cvoid}, (Ptr{FFICallFrame},)),
+    @cfunction(c_cuda, Ptr{Cvoid}, (Ptr{FFICallFrame},)),
     @cfunction(c_serve, Int64, (Ptr{Int64}, Int64)),
     cglobal(:jl_gc_safe_enter),
     cglobal(:jl_sigatomic_begin),

@@ -92,15 +92,18 @@ end
 # --- to Python ---------------------------------------------------------------------------
 
 """
-    sendable(value, reversed)
+    sendable(value, settle=host_array)
 
-Turn a result into leaves that can be copied out: plain numbers and `Array`s.
+Turn a result into leaves that can be copied out: plain numbers, and what `settle` makes of
+arrays.
 """
-sendable(x::Branch) = map(sendable, x)
-sendable(x::Union{Nothing,AbstractZero}) = nothing
-sendable(x::Wired) = x
-sendable(x::AbstractArray) = sendable_array(x isa Array ? x : collect(x))
-sendable(x) = sendable(fields_of(x))
+sendable(x::Branch, settle=host_array) = map(child -> sendable(child, settle), x)
+sendable(x::Union{Nothing,AbstractZero}, settle=host_array) = nothing
+sendable(x::Wired, settle=host_array) = x
+sendable(x::AbstractArray, settle=host_array) = settle(x)
+sendable(x, settle=host_array) = sendable(fields_of(x), settle)
+
+host_array(x) = sendable_array(x isa Array ? x : collect(x))
 
 """
     plain(x)

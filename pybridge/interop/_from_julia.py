@@ -62,7 +62,7 @@ class JuliaFunction:
 
     def __call__(self, *args: Any) -> Any:
         """Call the Julia function with numbers, arrays and trees of them."""
-        if any(isinstance(leaf, Tracer) for leaf in jax.tree_util.tree_leaves(args)):
+        if any(_wants_program(leaf) for leaf in jax.tree_util.tree_leaves(args)):
             from ._call import call_traced
 
             return call_traced(self, args)
@@ -93,6 +93,13 @@ class JuliaFunction:
         return self._others[ad]
 
 
+def _wants_program(leaf: Any) -> bool:
+    """Tell what must not, or need not, come to the host: tracers, and arrays on a GPU."""
+    if isinstance(leaf, Tracer):
+        return True
+    return isinstance(leaf, jax.Array) and any(d.platform != "cpu" for d in leaf.devices())
+
+
 def from_julia(
     f: Any,
     ad: str = "zygote",
@@ -107,8 +114,9 @@ def from_julia(
     """Make a JAX function of a Julia function.
 
     The result works inside `jax.jit`, `vmap`, `grad`, `jvp`, `hessian`, `scan`, `checkpoint`,
-    `shard_map` and every nesting of them, to any order of derivatives. On the CPU compiled
-    programs call Julia directly: no Python and no interpreter lock in between.
+    `shard_map` and every nesting of them, to any order of derivatives. On CPUs, and with CUDA.jl on
+    NVIDIA's GPUs, compiled programs call Julia directly: no Python and no interpreter lock in
+    between. On other devices, arrays are copied to the host and back, which is said once.
 
     Source is evaluated at once, in a Julia module of its own where PyBridge, NNlib and
     ChainRulesCore are imported. Arguments are numbers and arrays of bool, int8 to int64, uint8 to
@@ -117,11 +125,13 @@ def from_julia(
     are Julia numbers. While JAX traces, bfloat16 is passed as Float32, and results go back to
     bfloat16 if there was no other floating-point argument. A function that mutates its argument
     changes nothing here: it gets a copy, or, for large arrays, an array that copies itself
-    before the first write. The function should be pure, as every function in JAX: compiled
+    before the first write. (On a GPU it gets a CuArray of JAX's own memory, and must not write to
+    it.) The function should be pure, as every function in JAX: compiled
     programs may call it more than once, or not at all.
 
     Outside of JAX's transformations, NumPy and Python arguments give NumPy results in Julia's
-    own dtypes; a JAX array among the arguments gives JAX arrays.
+    own dtypes; a JAX array among the arguments gives JAX arrays, and one on a GPU makes the call a
+    compiled program.
 
     Args:
         f: Julia source whose value is callable, or a callable juliacall value.

@@ -1,15 +1,15 @@
 """How a bridged call runs: by XLA itself, or through a callback.
 
-On the CPU XLA calls Julia through its foreign function interface, with the key of the program
-as an attribute and pointers to the arrays; no Python takes part. On other platforms, and where
-XLA does not accept the handler, `jax.pure_callback` brings the arrays to Python, and Python
-calls the same program.
+On CPUs, and with CUDA.jl on NVIDIA's GPUs, XLA calls Julia through its foreign function interface,
+with the key of the program as an attribute and pointers to the arrays; no Python takes part.
+Elsewhere `jax.pure_callback` brings the arrays to Python, and Python calls the same program.
 """
 
 from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -22,19 +22,25 @@ from ._primitives import PRIMITIVES, bind
 from ._program import Program
 
 
-def _lower_for_cpu(ctx: Any, *operands: Any, program: Program) -> Any:
-    _refuse_export(ctx)
-    executable = program.function.executable(program)
-    if executable.key is None:
-        return _lower_callback(ctx, *operands, program=program)
-    # The compiled program calls Julia's as long as it lives.
-    ctx.module_context.add_keepalive(executable)
-    rule = jax.ffi.ffi_lowering(
-        TARGET,
-        operand_layouts=[_layout(program, i) for i in range(len(operands))],
-        result_layouts=[_layout(program, i, True) for i in range(len(program.result_types))],
-    )
-    return rule(ctx, *operands, program=np.int64(executable.key))
+def _lowering_for(platform: str) -> Callable[..., Any]:
+    def lower(ctx: Any, *operands: Any, program: Program) -> Any:
+        _refuse_export(ctx)
+        executable = program.function.executable(program)
+        refusal = executable.refusal(platform)
+        if refusal is not None:
+            if platform != "cpu":
+                _say_that_arrays_are_copied(refusal)
+            return _callback(ctx, *operands, program=program)
+        # The compiled program calls Julia's as long as it lives.
+        ctx.module_context.add_keepalive(executable)
+        rule = jax.ffi.ffi_lowering(
+            TARGET,
+            operand_layouts=[_layout(program, i) for i in range(len(operands))],
+            result_layouts=[_layout(program, i, True) for i in range(len(program.result_types))],
+        )
+        return rule(ctx, *operands, program=np.int64(executable.key))
+
+    return lower
 
 
 def _layout(program: Program, i: int, result: bool = False) -> tuple[int, ...]:
@@ -69,21 +75,11 @@ def _run_by_callback(*operands: Any, program: Program) -> list[Any]:
 _callback = mlir.lower_fun(_run_by_callback, multiple_results=True)
 
 
-def _lower_callback(ctx: Any, *operands: Any, program: Program) -> Any:
-    _refuse_export(ctx)
-    return _callback(ctx, *operands, program=program)
-
-
-def _lower_elsewhere(ctx: Any, *operands: Any, program: Program) -> Any:
-    _say_that_arrays_are_copied()
-    return _lower_callback(ctx, *operands, program=program)
-
-
 @functools.cache
-def _say_that_arrays_are_copied() -> None:
+def _say_that_arrays_are_copied(reason: str) -> None:
     warnings.warn(
-        "from_julia: XLA calls Julia directly on CPUs only. On this device, arrays are copied to "
-        "the host and back for each call of a Julia function.",
+        "from_julia: on this device, arrays are copied to the host and back for each call of a "
+        f"Julia function. Why: {reason}",
         stacklevel=2,
     )
 
@@ -115,5 +111,6 @@ def _impl(*operands: Any, program: Program) -> list[Any]:
 
 for _primitive in PRIMITIVES.values():
     _primitive.def_impl(_impl)
-    mlir.register_lowering(_primitive, _lower_for_cpu, platform="cpu")
-    mlir.register_lowering(_primitive, _lower_elsewhere)
+    for _platform in ("cpu", "cuda"):
+        mlir.register_lowering(_primitive, _lowering_for(_platform), platform=_platform)
+    mlir.register_lowering(_primitive, _lowering_for("other devices"))

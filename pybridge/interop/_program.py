@@ -52,10 +52,14 @@ class Executable(Protocol):
     """A program that has been made ready to run.
 
     Attributes:
-        key: the number under which XLA finds it, or None where XLA cannot call it itself.
+        key: the number under which XLA finds it.
     """
 
-    key: int | None
+    key: int
+
+    def refusal(self, platform: str) -> str | None:
+        """Tell why XLA does not call it on a platform; None where it does."""
+        ...
 
     def call(self, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run it on arrays in host memory."""

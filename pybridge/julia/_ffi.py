@@ -1,4 +1,4 @@
-"""Programs that XLA calls: registered in Julia under a key, and the handler with XLA."""
+"""Programs that XLA calls: registered in Julia under a key, and the handlers with XLA."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from .._config import setting
+from .._errors import BridgeError
 from ._library import Library, exception_of
 from ._pending import when_computed
 from ._session import Session, session
@@ -41,8 +42,7 @@ class JuliaProgram:
     """A program in Julia's table; released when no compiled program may call it any more.
 
     Attributes:
-        key: the number under which XLA's handler finds it, as a signed 64-bit integer; None
-            where XLA does not call Julia.
+        key: the number under which XLA's handler finds it, as a signed 64-bit integer.
     """
 
     def __init__(self, handles: Sequence[Any], ad: str, program: Program):
@@ -66,10 +66,14 @@ class JuliaProgram:
             for i, result in enumerate(program.result_types)
         ]
         fields = _describe(handles, ad, program)
-        self._key = _key(handles, fields)
-        self.key = ctypes.c_int64(self._key).value if xla_calls_julia() is None else None
-        self._session.call(lambda library: library.request("compile", self._key, *fields))
-        weakref.finalize(self, _release, self._session, self._key)
+        key = _key(handles, fields)
+        self.key = ctypes.c_int64(key).value
+        self._session.call(lambda library: library.request("compile", key, *fields))
+        weakref.finalize(self, _release, self._session, key)
+
+    def refusal(self, platform: str) -> str | None:
+        """Tell why XLA does not call it on a platform; None where it does."""
+        return xla_calls_julia(platform)
 
     def call(self, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run it on Julia's thread, on arrays in host memory."""
@@ -82,8 +86,7 @@ class JuliaProgram:
             # Made in Julia's order; what is returned is a view in JAX's.
             outputs.append(np.empty([shape[axis] for axis in axes], dtype))
             results.append(outputs[-1].transpose(np.argsort(axes)))
-        key = ctypes.c_int64(self._key).value
-        self._session.run(lambda library: library.run_program(key, inputs, outputs))
+        self._session.run(lambda library: library.run_program(self.key, inputs, outputs))
         return results
 
 
@@ -173,31 +176,61 @@ def _key(handles: Sequence[Any], fields: Sequence[str]) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
-# --- the handler ---------------------------------------------------------------------------
+# --- the handlers --------------------------------------------------------------------------
+
+# XLA's names of the platforms that have a handler, by JAX's.
+_PLATFORMS = {"cpu": "cpu", "cuda": "CUDA"}
 
 _lock = threading.Lock()
-_registered = False
-_refusal: str | None = None
+_refusals: dict[str, str | None] = {}
 
 
-def xla_calls_julia() -> str | None:
-    """Register the handler with XLA, once.
+def xla_calls_julia(platform: str) -> str | None:
+    """Register a platform's handler with XLA, once. For `"cuda"`, load CUDA.jl.
+
+    Args:
+        platform: JAX's name for it, for example `"cpu"`.
 
     Returns:
         None where XLA calls Julia; else why it does not, and calls go through Python.
     """
-    global _registered, _refusal
     if not setting("PYBRIDGE_FFI").value:
         return "switched off by PYBRIDGE_FFI"
     if session().is_host:
         return "Julia is the host: a collection on XLA's threads would wait for the main one"
-    with _lock:
-        if not _registered:
-            address = session().ffi_handler
-            handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)
-            try:
-                jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(handler), platform="cpu")
-            except Exception as error:  # whatever XLA has against it, Python can call Julia
-                _refusal = f"XLA did not accept the handler: {error}"
-            _registered = True
-        return _refusal
+    if platform not in _PLATFORMS:
+        return f"there is a way for CPUs and for NVIDIA's GPUs, and none for {platform}"
+    if platform not in _refusals:
+        # Not under the lock: Julia's thread may be waiting for it.
+        refusal = _cuda_refusal() if platform == "cuda" else None
+        with _lock:
+            if platform not in _refusals:
+                _refusals[platform] = refusal or _register(platform)
+    return _refusals[platform]
+
+
+def _register(platform: str) -> str | None:
+    address = session().ffi_handlers[platform]
+    handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)
+    try:
+        jax.ffi.register_ffi_target(
+            TARGET, jax.ffi.pycapsule(handler), platform=_PLATFORMS[platform]
+        )
+    except Exception as error:  # whatever XLA has against it, Python can call Julia
+        return f"XLA did not accept the handler: {error}"
+    return None
+
+
+def _cuda_refusal() -> str | None:
+    """Load CUDA.jl; tell why it cannot be used."""
+    try:
+        session().require("CUDA")
+        available = session().call(lambda library: library.request("device", "cuda"))
+    except BridgeError as error:
+        return str(error)
+    if available == "true":
+        return None
+    return (
+        "CUDA.jl is installed, and cannot use the GPU. In Julia, `using CUDA; "
+        "CUDA.functional(true)` says why"
+    )

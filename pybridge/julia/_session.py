@@ -47,7 +47,7 @@ class Session:
         library: the C functions that calls go through.
         project: the main Julia environment.
         executable: the julia that belongs to it.
-        ffi_handler: the address of XLA's handler.
+        ffi_handlers: the addresses of XLA's handlers, by JAX's names of platforms.
         is_host: whether this Python was started by a Julia program.
         julia_version: for example `"1.10.2"`.
     """
@@ -147,8 +147,9 @@ class Session:
                 f"Julia runs, but PyBridge did not load:\n{error}\n{_WAYS_OUT}"
             ) from None
         self.admit = main.PyBridge.admit
-        *functions, ffi, serve, gc_safe_enter, sigatomic_begin = map(int, main.PyBridge.boundary())
-        self.ffi_handler = ffi
+        addresses = list(map(int, main.PyBridge.boundary()))
+        *functions, cpu, cuda, serve, gc_safe_enter, sigatomic_begin = addresses
+        self.ffi_handlers = {"cpu": cpu, "cuda": cuda}
         self.library = Library(functions, directly)
         if isinstance(self._worker, HostThread):
             main.PyBridge.be_host()

@@ -84,7 +84,7 @@ def _julia() -> list[Row]:
     rows += [
         Row("state", "running" if is_started() else "stopped"),
         Row("main environment", started.project),
-        _way_of_calls(),
+        *_ways_of_calls(),
     ]
     for package in entries():
         place = folder(package, started.project, started.julia_version)
@@ -93,11 +93,24 @@ def _julia() -> list[Row]:
     return rows
 
 
-def _way_of_calls() -> Row:
-    reason = xla_calls_julia()
-    if reason is None:
-        return Row("compiled JAX programs", "call Julia directly on CPUs", "by callback elsewhere")
-    return Row("compiled JAX programs", "call Julia through Python", reason)
+def _ways_of_calls() -> list[Row]:
+    rows = [_way_of_calls("CPUs", "cpu")]
+    if _has_cuda():
+        rows.append(_way_of_calls("NVIDIA GPUs", "cuda"))
+    return rows
+
+
+def _way_of_calls(name: str, platform: str) -> Row:
+    refusal = xla_calls_julia(platform)
+    way = "call Julia directly" if refusal is None else "call Julia through Python"
+    return Row(f"compiled programs on {name}", way, refusal or "")
+
+
+def _has_cuda() -> bool:
+    try:
+        return bool(jax.devices("cuda"))
+    except RuntimeError:
+        return False
 
 
 def _systems() -> list[Row]:

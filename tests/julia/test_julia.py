@@ -12,26 +12,13 @@ from pybridge.julia._environments import entries, folder
 from pybridge.julia._session import session
 
 
-def tools(started) -> Path:
-    """Make an environment with Aqua, if it can be had."""
-    place = Path(started.project) / "pybridge" / "test-tools"
-    if not (place / "Manifest.toml").exists():
-        place.mkdir(parents=True, exist_ok=True)
-        add = 'using Pkg; Pkg.add("Aqua")'
-        subprocess.run(
-            [started.executable, f"--project={place}", "--startup-file=no", "-e", add],
-            capture_output=True,
-        )
-    return place
-
-
 def test_pybridge_jl():
     started = session()
     systems = [package for package in entries() if package != "Flux"]
     for package in systems:
         started.require(package)
     folders = [folder(p, started.project, started.julia_version) for p in systems]
-    folders.append(tools(started))
+    folders.append(julia_state.tools())
     command = [
         started.executable,
         f"--project={started.project}",

@@ -73,7 +73,11 @@ class FakeFunction:
 class FakeExecutable:
     """Run a program lane by lane."""
 
-    key = None
+    key = 0
+
+    def refusal(self, platform: str) -> str:
+        """Refuse always."""
+        return "a fake is called by Python"
 
     def __init__(self, function: FakeFunction, program: Program):
         """Keep both."""

@@ -121,31 +121,10 @@ end
 
 # --- one lane ------------------------------------------------------------------------------
 
-# Below this size a copy costs less than what it saves.
-const SMALL = 1 << 18
-
-function decode(b::Buffer{T,0}, pointer, copies) where {T}
-    return unsafe_load(Ptr{T}(pointer))
-end
-function decode(b::Buffer{T,N}, pointer, copies) where {T,N}
-    prod(b.dims) == 0 && return Array{T,N}(undef, b.dims)
-    memory = unsafe_wrap(Array, Ptr{T}(pointer), b.dims)
-    return copies || sizeof(memory) < SMALL ? copy(memory) : CopyOnWrite(memory)
-end
-
-function store!(b::Buffer{T,N}, pointer, y, program) where {T,N}
+function store!(device, b::Buffer{T}, address, y, program) where {T}
     size(y) == b.dims && (eltype(y) === T || converts(program)) ||
         throw(OutputChangedError(describe(T, b.dims), describe(eltype(y), size(y))))
-    # A sum over lanes adds up in the result, which was set to zero.
-    if N == 0
-        value = convert(T, y isa Number ? y : y[])
-        b.shared && (value += unsafe_load(Ptr{T}(pointer)))
-        unsafe_store!(Ptr{T}(pointer), value)
-    elseif !isempty(y)
-        memory = unsafe_wrap(Array, Ptr{T}(pointer), b.dims)
-        b.shared ? memory .+= y : copyto!(memory, y)
-    end
-    return nothing
+    return write!(device, b, address, y)
 end
 
 # Derivatives take the dtype of what they belong to.
@@ -153,8 +132,8 @@ converts(p::Program{Kind}) where {Kind} = Kind !== :call || p.converts
 
 describe(T, dims) = isempty(dims) ? "a $T" : string("size ", dims, " of ", T)
 
-function compute(p::Program{:call,Wrt}, inputs) where {Wrt}
-    y = sendable(primal_value(p.rules, p.spec, inputs, Val(Wrt)))
+function compute(p::Program{:call,Wrt}, device, inputs) where {Wrt}
+    y = sendable(primal_value(p.rules, p.spec, inputs, Val(Wrt)), x -> settle(device, x))
     same_structure(p.value_spec, y) || throw(OutputChangedError(
         "the structure $(structure_text(p.value_spec))", structure_text(y)))
     return flatten(y)
@@ -172,18 +151,22 @@ structure_text(x::Tuple) = string("(", join(map(structure_text, x), ", "), ")")
 structure_text(x::NamedTuple) =
     string("(; ", join(["$k = $(structure_text(v))" for (k, v) in pairs(x)], ", "), ")")
 
-function compute(p::Program{:value_and_grad,Wrt}, inputs) where {Wrt}
+function compute(p::Program{:value_and_grad,Wrt}, device, inputs) where {Wrt}
     y, x̄s = value_and_cotangents(p.rules, p.spec, inputs, Val(Wrt))
     return (y, x̄s...)
 end
 
-function compute(p::Program{:tangents,Wrt,Seeds,Dirs,Kept}, inputs) where {Wrt,Seeds,Dirs,Kept}
+function compute(
+    p::Program{:tangents,Wrt,Seeds,Dirs,Kept}, device, inputs
+) where {Wrt,Seeds,Dirs,Kept}
     leaves, rest = first_leaves(p.spec, inputs)
     ẏ = flatten(tangents(p.rules, p.spec, leaves, directions(Val(Dirs), rest)))
     return map(i -> ẏ[i], Kept)
 end
 
-function compute(p::Program{:cotangents,Wrt,Seeds,Dirs}, inputs) where {Wrt,Seeds,Dirs}
+function compute(
+    p::Program{:cotangents,Wrt,Seeds,Dirs}, device, inputs
+) where {Wrt,Seeds,Dirs}
     leaves, rest = first_leaves(p.spec, inputs)
     given = ntuple(i -> rest[i], length(Seeds))
     rest = rest[length(Seeds)+1:end]
@@ -204,22 +187,22 @@ function directions(::Val{Dirs}, rest) where {Dirs}
         directions(Val(Base.tail(Dirs)), rest[n+1:end])...)
 end
 
-function run_lane(p::Program, inputs, outputs)
+function run_lane(p::Program, device, inputs, outputs)
     copies = p.copies[]
-    leaves = map((b, pointer) -> decode(b, pointer, copies), p.operands, inputs)
+    leaves = map((b, address) -> decode(device, b, address, copies), p.operands, inputs)
     results = try
-        compute(p, leaves)
+        compute(p, device, leaves)
     catch
         any(x -> x isa CopyOnWrite, leaves) || rethrow()
         # Perhaps a method for `Array` alone is missing: with arrays of its own we shall see.
-        again = map((b, pointer) -> decode(b, pointer, true), p.operands, inputs)
-        results = compute(p, again)
+        again = map((b, address) -> decode(device, b, address, true), p.operands, inputs)
+        results = compute(p, device, again)
         p.copies[] = true
         results
     end
     length(results) == length(p.results) || throw(OutputChangedError(
         "$(length(p.results)) arrays", "$(length(results))"))
-    foreach((b, pointer, y) -> store!(b, pointer, y, p), p.results, outputs, results)
+    foreach((b, address, y) -> store!(device, b, address, y, p), p.results, outputs, results)
     foreach(give_back!, leaves)
     return nothing
 end
@@ -227,22 +210,23 @@ end
 # --- all lanes -----------------------------------------------------------------------------
 
 """
-    run(program, inputs, outputs)
+    run(program, device, inputs, outputs)
 
-Run a program on all lanes, from tuples of pointers to tuples of pointers.
+Run a program on all lanes, from tuples of addresses to tuples of addresses.
 """
-function run(p::Program, inputs, outputs)
-    isempty(p.lanes) && return run_lane(p, inputs, outputs)
-    foreach(clear!, p.results, outputs)
+function run(p::Program, device, inputs, outputs)
+    isempty(p.lanes) && return run_lane(p, device, inputs, outputs)
+    foreach((b, address) -> clear!(device, b, address), p.results, outputs)
     count = prod(p.lanes)
-    # Julia's first thread waits for Python and takes part in nothing.
-    tasks = any(b -> b.shared, p.results) ? 1 : min(count, Threads.nthreads(:default) - 1)
-    tasks <= 1 && return run_lanes(p, inputs, outputs, 0:count-1)
+    tasks = any(b -> b.shared, p.results) ? 1 : min(count, workers(device))
+    tasks <= 1 && return run_lanes(p, device, inputs, outputs, 0:count-1)
     chunks = collect(Iterators.partition(0:count-1, cld(count, tasks)))
     # The calling thread is XLA's. It does its own part, and Julia's threads the others.
-    others = map(chunk -> Threads.@spawn(run_lanes(p, inputs, outputs, chunk)), chunks[2:end])
+    others = map(chunks[2:end]) do chunk
+        Threads.@spawn run_lanes(p, device, inputs, outputs, chunk)
+    end
     try
-        run_lanes(p, inputs, outputs, first(chunks))
+        run_lanes(p, device, inputs, outputs, first(chunks))
     finally
         # Whatever happened, nobody may write once XLA has its memory back.
         foreach(other -> try wait(other) catch end, others)
@@ -251,10 +235,10 @@ function run(p::Program, inputs, outputs)
     return nothing
 end
 
-function run_lanes(p, inputs, outputs, lanes)
+function run_lanes(p, device, inputs, outputs, lanes)
     for lane in lanes
-        run_lane(p, map((b, at) -> at + offset(b, p.lanes, lane), p.operands, inputs),
-            map((b, at) -> at + offset(b, p.lanes, lane), p.results, outputs))
+        at(b, address) = address + offset(b, p.lanes, lane)
+        run_lane(p, device, map(at, p.operands, inputs), map(at, p.results, outputs))
     end
 end
 
@@ -266,9 +250,4 @@ function offset(b::Buffer, sizes, lane)
         bytes += i * b.steps[level]
     end
     return bytes
-end
-
-function clear!(b::Buffer, pointer)
-    b.shared && fill!(unsafe_wrap(Array, Ptr{UInt8}(pointer), b.bytes), 0x00)
-    return nothing
 end
