@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import julia_state
 
-_skipped: list[str] = []
+NOT_FOUND = "Julia not found: "
 
 
 def pytest_collection_modifyitems(items):
@@ -36,16 +36,18 @@ def pytest_runtest_setup(item):
         return
     if julia_state.is_required():
         pytest.fail(f"PYBRIDGE_REQUIRE_JULIA is set, but: {reason}", pytrace=False)
-    _skipped.append(item.nodeid)
-    pytest.skip(f"Julia not found: {reason}")
+    pytest.skip(NOT_FOUND + reason)
 
 
 def pytest_terminal_summary(terminalreporter):
-    for note in julia_state.notes:
-        terminalreporter.write_line(note)
-    if _skipped:
+    # From the reports alone: with several processes the tests ran elsewhere.
+    for report in terminalreporter.stats.get("passed", ()):
+        for note in [value for name, value in report.user_properties if name == "note"]:
+            terminalreporter.write_line(note)
+    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())]
+    reasons = [text.split(NOT_FOUND)[1] for text in reasons if NOT_FOUND in text]
+    if reasons:
         terminalreporter.section("Julia not found", sep="!", red=True, bold=True)
-        terminalreporter.write_line(
-            f"{len(_skipped)} tests that need Julia were skipped: {julia_state.why_not()}."
-        )
+        reason = reasons[0].rstrip("')")
+        terminalreporter.write_line(f"{len(reasons)} tests that need Julia were skipped: {reason}.")
         terminalreporter.write_line("PYBRIDGE_REQUIRE_JULIA=1 turns these skips into failures.")

@@ -9,9 +9,6 @@ from pathlib import Path
 # Julia packages that tests alone use: Aqua looks PyBridge over, JLArrays stands in for a GPU.
 TOOLS = ("Aqua", "JLArrays")
 
-# What the summary of the run says about Julia.
-notes: list[str] = []
-
 
 @functools.cache
 def why_not() -> str | None:

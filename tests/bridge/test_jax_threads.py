@@ -92,7 +92,8 @@ def test_memory_does_not_grow(run):
     What leaks, leaks every time. The heaps of Julia and of the C library also grow in
     steps, when they like, so that one round may stand alone.
     """
-    run("""
+    run(
+        """
 import resource
 f = pb.from_julia("x -> sum(abs2, x)")
 value, grad = jax.jit(f), jax.jit(jax.grad(f))
@@ -118,7 +119,9 @@ while len(grown) < 4 and min(grown, default=5) >= 5:
     calls(100_000, 5_000)
     grown.append(resident() - before)
 assert min(grown) < 5, f"{grown} MB"
-""", timeout=300)
+""",
+        timeout=300,
+    )
 
 
 def test_functions_and_programs_are_released(run):

@@ -12,7 +12,7 @@ from pybridge.julia._environments import entries, folder
 from pybridge.julia._session import session
 
 
-def test_pybridge_jl():
+def test_pybridge_jl(record_property):
     started = session()
     systems = [package for package in entries() if package != "Flux"]
     for package in systems:
@@ -33,5 +33,5 @@ def test_pybridge_jl():
     assert done.returncode == 0, report
     assert counts is not None, report
     # The count is what tells a run of everything from a run of nothing.
-    julia_state.notes.append(f"PyBridge.jl: {counts[1]} tests passed in Julia")
+    record_property("note", f"PyBridge.jl: {counts[1]} tests passed in Julia")
     assert int(counts[1]) > 200, report
