@@ -1,6 +1,6 @@
 """Write the generated tables into the pages; needs Julia.
 
-python docs/update_tables.py [inside-a-gradient | bridge]
+python docs/update_tables.py [inside-a-gradient | bridge | layers]
 """
 
 from __future__ import annotations
@@ -29,15 +29,25 @@ def output(*command: str) -> str:
     return done.stdout
 
 
-def inside_a_gradient() -> None:
-    """Run the checker."""
+def versions() -> str:
+    """Name the systems, all of which have to be there."""
     absent = [backend.name for backend in pb.backends() if not backend.available]
     if absent:
         sys.exit(f"update_tables: not available: {', '.join(absent)}")
-    versions = ", ".join(f"{b.name} ({b.package} {b.version})" for b in pb.backends())
-    table = output("-m", "pybridge", "check", "--markdown")
-    text = f"Systems: {versions}.\n\n{table}"
-    replace("inside-a-gradient.md", "pybridge check --markdown", text)
+    named = ", ".join(f"{b.name} ({b.package} {b.version})" for b in pb.backends())
+    return f"Systems: {named}.\n\n"
+
+
+def inside_a_gradient() -> None:
+    """Run the checker."""
+    table = versions() + output("-m", "pybridge", "check", "--markdown")
+    replace("inside-a-gradient.md", "pybridge check --markdown", table)
+
+
+def layers() -> None:
+    """Compare the layers with their twins."""
+    table = versions() + output("-m", "pybridge", "check", "--layers", "--markdown")
+    replace("layers/parity.md", "pybridge check --layers --markdown", table)
 
 
 def bridge() -> None:
@@ -48,7 +58,7 @@ def bridge() -> None:
 
 def main() -> None:
     """Write the tables that are asked for, or all."""
-    pages = {"inside-a-gradient": inside_a_gradient, "bridge": bridge}
+    pages = {"inside-a-gradient": inside_a_gradient, "bridge": bridge, "layers": layers}
     for name in sys.argv[1:] or pages:
         pages[name]()
 
