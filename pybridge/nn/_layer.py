@@ -124,7 +124,9 @@ class Layer:
             if field.default is dataclasses.MISSING:
                 parts.append(shown(value))
             elif value != field.default:
-                parts.append(f"{field.name}={shown(value)}")
+                # A field that cannot have its option's name, as `init`, says so.
+                name = field.metadata.get("option", field.name)
+                parts.append(f"{name}={shown(value)}")
         return f"{type(self).__name__}({', '.join(parts)})"
 
 

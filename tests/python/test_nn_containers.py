@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import pytest
-from nn_helpers import close, fresh, ignore_mode_warnings, random
+from layer_helpers import close, fresh, ignore_mode_warnings, random
 
 import pybridge as pb
 from pybridge import nn

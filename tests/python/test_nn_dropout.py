@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nn_helpers import close, ignore_mode_warnings, random
+from layer_helpers import close, ignore_mode_warnings, random
 
 import pybridge as pb
 from pybridge import nn

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from nn_helpers import fresh, ignore_mode_warnings
+from layer_helpers import fresh, ignore_mode_warnings
 
 import pybridge as pb
 from pybridge import nn

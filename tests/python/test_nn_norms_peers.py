@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from nn_helpers import close, fresh, ignore_mode_warnings, random
+from layer_helpers import close, fresh, ignore_mode_warnings, random
 
 from pybridge import nn
 
