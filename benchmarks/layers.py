@@ -63,10 +63,9 @@ def ours(which: str, training: Any) -> tuple[Any, Any, Callable[..., Any]]:
         return x.reshape(x.shape[0], -1)
 
     if which == "MLP":
-        sizes = (784, 256, 256)
         hidden = [
             layer
-            for i, o in zip(sizes, sizes[1:], strict=False)
+            for i, o in ((784, 256), (256, 256))
             for layer in (nn.Dense(i, o), nn.BatchNorm(o, nn.relu), nn.Dropout(0.2))
         ]
         model = nn.Chain(*hidden, nn.Dense(256, 10))
