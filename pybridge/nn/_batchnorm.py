@@ -12,6 +12,7 @@ import numpy as np
 
 from .._errors import ArgumentValueError, explain
 from ._activations import identity
+from ._dtypes import at_least_single, parameter_dtype, real_input
 from ._layer import Layer, check_axis, positive
 from ._mode import Mode
 from ._statistics import (
@@ -19,14 +20,12 @@ from ._statistics import (
     Standardised,
     affine,
     checked_eps,
-    checked_input,
     checked_mask,
     masked,
     standardise,
     total,
     value_count,
     widened,
-    working_dtype,
 )
 
 
@@ -60,12 +59,13 @@ class ChannelNorm(Layer):
 
     def init(self, key: Any, dtype: Any = jnp.float32) -> tuple[Any, Any]:
         """Return scale 1 and bias 0, mean 0 and variance 1, each of shape (channels,)."""
+        dtype = parameter_dtype(f"{type(self).__name__}.init", dtype)
         params, state = {}, {}
         if self.affine:
             params["scale"] = jnp.ones(self.channels, dtype)
             params["bias"] = jnp.zeros(self.channels, dtype)
         if self.track_stats:
-            wide = working_dtype(dtype)
+            wide = at_least_single(dtype)
             state["mean"] = jnp.zeros(self.channels, wide)
             state["var"] = jnp.ones(self.channels, wide)
         return params, state
@@ -75,7 +75,7 @@ class ChannelNorm(Layer):
     ) -> tuple[Any, Any]:
         """Normalise by the input's statistics in training, by the running ones in test."""
         where = type(self).__name__
-        x = checked_input(where, x)
+        x = real_input(where, x)
         check_axis(f"{where}.apply", x, 1, self.channels, "channels")
         mask = checked_mask(where, mask, x)
         over = self._over(x.ndim)

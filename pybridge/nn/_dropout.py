@@ -13,6 +13,7 @@ from jax.core import Tracer
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
 from ..primitives._random import keep_mask
+from ._dtypes import real_input
 from ._layer import Layer
 from ._mode import Mode
 
@@ -153,16 +154,7 @@ def _probability(where: str, p: Any) -> float:
 
 def _checked(where: str, p: float, x: Any, key: Any, mode: Mode) -> tuple[jax.Array, Mode]:
     """Return the input as an array, and the mode; refuse training without a key."""
-    x = jnp.asarray(x)
-    if not jnp.issubdtype(x.dtype, np.floating):
-        raise ArgumentTypeError(
-            explain(
-                f"{where}.apply",
-                expected="real floating-point input",
-                got=f"{x.dtype} of shape {x.shape}",
-                fix="Convert it, for example `x.astype(jnp.float32)`.",
-            )
-        )
+    x = real_input(where, x)
     if key is None and p > 0:
         mode = mode.refuse_training(
             ArgumentValueError(

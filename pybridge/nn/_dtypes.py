@@ -35,6 +35,25 @@ def match_dtype(where: str, x: Any, weight: Any) -> jax.Array:
     return jnp.asarray(x, weight.dtype)
 
 
+def real_input(where: str, x: Any) -> jax.Array:
+    """Return `x` as an array.
+
+    Raises:
+        ArgumentTypeError: it is not of a real floating-point dtype.
+    """
+    x = jnp.asarray(x)
+    if not jnp.issubdtype(x.dtype, np.floating):
+        raise ArgumentTypeError(
+            explain(
+                f"{where}.apply",
+                expected="real floating-point input",
+                got=f"{x.dtype} of shape {x.shape}",
+                fix="Convert it, for example `x.astype(jnp.float32)`.",
+            )
+        )
+    return x
+
+
 def precision_for(dtype: Any) -> lax.Precision | None:
     """Return the precision of products: single precision is not rounded to less.
 

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 
 from .._errors import ArgumentValueError, explain
 from ._activations import identity
+from ._dtypes import parameter_dtype, real_input
 from ._layer import Layer, check_axis, positive
 from ._mode import Mode
 from ._statistics import (
     Over,
     affine,
     checked_eps,
-    checked_input,
     checked_mask,
     masked,
     standardise,
@@ -82,6 +82,7 @@ class GroupNorm(Layer):
         """Return scale 1 and bias 0, each of shape (channels,)."""
         if not self.affine:
             return {}, {}
+        dtype = parameter_dtype("GroupNorm.init", dtype)
         return {
             "scale": jnp.ones(self.channels, dtype),
             "bias": jnp.zeros(self.channels, dtype),
@@ -91,7 +92,7 @@ class GroupNorm(Layer):
         self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode, mask: Any = None
     ) -> tuple[Any, Any]:
         """Normalise; the mode plays no part."""
-        x = checked_input("GroupNorm", x)
+        x = real_input("GroupNorm", x)
         check_axis("GroupNorm.apply", x, 1, self.channels, "channels")
         mask = checked_mask("GroupNorm", mask, x)
         split = (x.shape[0], self.groups, self.channels // self.groups, *x.shape[2:])

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 
 from .._errors import ArgumentValueError, explain
 from ._activations import identity
+from ._dtypes import parameter_dtype, real_input
 from ._layer import Layer, positive
 from ._mode import Mode
 from ._statistics import (
     Over,
     affine,
     checked_eps,
-    checked_input,
     checked_mask,
     masked,
     standardise,
@@ -79,13 +79,14 @@ class LayerNorm(Layer):
         """Return scale 1 and bias 0, each of shape `size`."""
         if not self.affine:
             return {}, {}
+        dtype = parameter_dtype("LayerNorm.init", dtype)
         return {"scale": jnp.ones(self.shape, dtype), "bias": jnp.zeros(self.shape, dtype)}, {}
 
     def forward(
         self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode, mask: Any = None
     ) -> tuple[Any, Any]:
         """Normalise; the mode plays no part."""
-        x = checked_input("LayerNorm", x)
+        x = real_input("LayerNorm", x)
         rank = len(self.shape)
         if x.shape[x.ndim - rank :] != self.shape:
             raise ArgumentValueError(

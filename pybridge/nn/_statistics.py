@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
+from ._dtypes import at_least_single
 
 
 class Over(NamedTuple):
@@ -41,14 +42,9 @@ class Standardised(NamedTuple):
     count: Any
 
 
-def working_dtype(dtype: Any) -> Any:
-    """Return the dtype in which statistics of `dtype` are computed: at least float32."""
-    return dtype if jnp.finfo(dtype).bits >= 32 else np.dtype(np.float32)
-
-
 def widened(x: jax.Array) -> jax.Array:
     """Return `x` in its working dtype."""
-    return x.astype(working_dtype(x.dtype))
+    return x.astype(at_least_single(x.dtype))
 
 
 def standardise(x: jax.Array, mask: jax.Array | None, over: Over, eps: float) -> Standardised:
@@ -131,25 +127,6 @@ def affine(
         scale, bias = (params[name].reshape(shape) for name in ("scale", "bias"))
         values = values * scale.astype(values.dtype) + bias.astype(values.dtype)
     return activation(values)
-
-
-def checked_input(where: str, x: Any) -> jax.Array:
-    """Return `x` as an array.
-
-    Raises:
-        ArgumentTypeError: it is not of a real floating-point dtype.
-    """
-    x = jnp.asarray(x)
-    if not jnp.issubdtype(x.dtype, np.floating):
-        raise ArgumentTypeError(
-            explain(
-                f"{where}.apply",
-                expected="real floating-point input",
-                got=f"{x.dtype} of shape {x.shape}",
-                fix="Convert it, for example `x.astype(jnp.float32)`.",
-            )
-        )
-    return x
 
 
 def checked_mask(where: str, mask: Any, x: jax.Array) -> jax.Array | None:
