@@ -10,8 +10,8 @@ same as in Python.
 """
 module PyBridge
 
-using ChainRulesCore: ChainRulesCore, AbstractZero, HasReverseMode, NoTangent, ProjectTo,
-    RuleConfig, Tangent, ZeroTangent, rrule_via_ad, unthunk
+using ChainRulesCore: ChainRulesCore, @thunk, AbstractZero, HasReverseMode, NoTangent,
+    ProjectTo, RuleConfig, Tangent, ZeroTangent, rrule_via_ad, unthunk
 using LinearAlgebra: BLAS, LinearAlgebra
 using NNlib: NNlib
 using PrecompileTools: @compile_workload, @setup_workload
@@ -31,6 +31,22 @@ include("bridge/ffi.jl")
 include("boundary.jl")
 include("jaxfunction.jl")
 include("jaxrules.jl")
+include("nn/layer.jl")
+include("nn/ruled.jl")
+include("nn/init.jl")
+include("nn/dense.jl")
+include("nn/conv.jl")
+include("nn/pool.jl")
+include("nn/embedding.jl")
+include("nn/cells.jl")
+include("nn/statistics.jl")
+include("nn/normalise.jl")
+include("nn/batchnorm.jl")
+include("nn/instancenorm.jl")
+include("nn/groupnorm.jl")
+include("nn/layernorm.jl")
+include("nn/weightnorm.jl")
+include("nn/containers.jl")
 include("precompile.jl")
 
 export DetectionError, is_differentiating, within_gradient
@@ -38,7 +54,13 @@ export DetectionError, is_differentiating, within_gradient
 # `cond` is no export: LinearAlgebra has one. It and the rest are public all the same.
 @static if VERSION >= v"1.11"
     eval(Meta.parse("public cond, switch, primal, value_and_gradient, pullback, " *
-                    "pushforward, jacobian, hessian, JaxFunction, JaxLayer, JaxError"))
+                    "pushforward, jacobian, hessian, JaxFunction, JaxLayer, JaxError, " *
+                    "Dense, Conv, ConvTranspose, SamePad, MaxPool, MeanPool, GlobalMeanPool, " *
+                    "Embedding, BatchNorm, InstanceNorm, LayerNorm, GroupNorm, WeightNorm, " *
+                    "Chain, SkipConnection, Parallel, batchnorm, instancenorm, layernorm, " *
+                    "groupnorm, glorot_uniform, glorot_normal, kaiming_uniform, " *
+                    "kaiming_normal, truncated_normal, lecun_normal, orthogonal, " *
+                    "identity_init, normal_init, zeros_init, ones_init"))
 end
 
 end

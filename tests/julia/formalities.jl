@@ -4,7 +4,13 @@
 
     @testset "public names have docstrings" begin
         public = (names(PyBridge)..., :cond, :switch, :value_and_gradient, :pullback, :pushforward,
-            :jacobian, :hessian, :JaxFunction, :JaxLayer, :JaxError)
+            :jacobian, :hessian, :JaxFunction, :JaxLayer, :JaxError,
+            :Dense, :Conv, :ConvTranspose, :SamePad, :MaxPool, :MeanPool, :GlobalMeanPool,
+            :Embedding, :BatchNorm, :InstanceNorm, :LayerNorm, :GroupNorm, :WeightNorm, :Chain,
+            :SkipConnection, :Parallel, :batchnorm, :instancenorm, :layernorm, :groupnorm,
+            :glorot_uniform, :glorot_normal, :kaiming_uniform, :kaiming_normal,
+            :truncated_normal, :lecun_normal, :orthogonal, :identity_init, :normal_init,
+            :zeros_init, :ones_init)
         for name in public
             @test haskey(Base.Docs.meta(PyBridge), Base.Docs.Binding(PyBridge, name))
         end

@@ -27,10 +27,10 @@ def tools(started) -> Path:
 
 def test_pybridge_jl():
     started = session()
-    systems = [package for package in entries() if package != "Flux"]
-    for package in systems:
+    # The AD systems, and Flux, which the layers are compared with.
+    for package in entries():
         started.require(package)
-    folders = [folder(p, started.project, started.julia_version) for p in systems]
+    folders = [folder(p, started.project, started.julia_version) for p in entries()]
     folders.append(tools(started))
     command = [
         started.executable,
