@@ -3,6 +3,7 @@
 # tracked array.
 module PyBridgeTrackerExt
 
+using ChainRulesCore: ChainRulesCore, NoTangent
 using PrecompileTools: @compile_workload
 using PyBridge: PyBridge, ForwardDiffBackend, TrackerBackend
 using Tracker: Tracker, TrackedArray, TrackedReal
@@ -65,6 +66,7 @@ end
 
 backpropagate(y::PyBridge.Branch, ȳ) = foreach(i -> backpropagate(y[i], ȳ[i]), keys(y))
 backpropagate(y, ::PyBridge.NoGradient) = nothing
+backpropagate(y::PyBridge.Branch, ::PyBridge.NoGradient) = nothing
 backpropagate(::Nothing, ȳ) = nothing
 # Not the first call may destroy the graph: a Jacobian walks it once for each row.
 backpropagate(y, ȳ) = Tracker.back!(y, ȳ; once=false)
@@ -160,6 +162,35 @@ function refilled(tree, values; inexact=false)
     return PyBridge.maptree(tree) do x
         inexact && !PyBridge.is_inexact(x) ? nothing : popfirst!(queue)
     end
+end
+
+# --- functions with a rule -------------------------------------------------------------------
+
+# What a function returns beside its first value is no function of the tracked arguments.
+struct RuledCall{F}
+    f::F
+    others::Base.RefValue{Tuple}
+end
+
+function PyBridge.ruled(::Tracking, f, args...)
+    call = RuledCall(f, Ref{Tuple}(()))
+    y = Tracker.track(call, map(tracked, args)...)
+    return isempty(call.others[]) ? y : (y, call.others[]...)
+end
+
+function Tracker._forward(call::RuledCall, args...)
+    data = map(Tracker.data, args)
+    y, pull = ChainRulesCore.rrule(call.f, data...)
+    call.others[] = y isa Tuple ? Base.tail(y) : ()
+    function back(ȳ)
+        seed = Tracker.data(ȳ)
+        _, x̄s... = pull(y isa Tuple ? (seed, map(_ -> NoTangent(), Base.tail(y))...) : seed)
+        cotangents = map(args, data, x̄s) do arg, x, x̄
+            Tracker.istracked(arg) ? PyBridge.dense(x, x̄) : nothing
+        end
+        return Tracker.nobacksies(nameof(call.f), cotangents)
+    end
+    return y isa Tuple ? first(y) : y, back
 end
 
 @compile_workload PyBridge.exercise(TrackerBackend())

@@ -10,8 +10,8 @@ same as in Python.
 """
 module PyBridge
 
-using ChainRulesCore: ChainRulesCore, AbstractZero, HasReverseMode, NoTangent, ProjectTo,
-    RuleConfig, Tangent, ZeroTangent, rrule_via_ad, unthunk
+using ChainRulesCore: ChainRulesCore, @thunk, AbstractZero, HasReverseMode, NoTangent,
+    ProjectTo, RuleConfig, Tangent, ZeroTangent, rrule_via_ad, unthunk
 using LinearAlgebra: BLAS, LinearAlgebra
 using NNlib: NNlib
 using PrecompileTools: @compile_workload, @setup_workload
@@ -22,8 +22,6 @@ include("primitives/cond.jl")
 include("primitives/switch.jl")
 include("primitives/erfinv.jl")
 include("primitives/random.jl")
-include("nn/layer.jl")
-include("nn/dropout.jl")
 include("trees.jl")
 include("backends.jl")
 include("sources.jl")
@@ -37,16 +35,37 @@ include("bridge/ffi.jl")
 include("boundary.jl")
 include("jaxfunction.jl")
 include("jaxrules.jl")
+include("nn/layer.jl")
+include("nn/ruled.jl")
+include("nn/dropout.jl")
+include("nn/init.jl")
+include("nn/dense.jl")
+include("nn/conv.jl")
+include("nn/pool.jl")
+include("nn/embedding.jl")
+include("nn/cells.jl")
+include("nn/statistics.jl")
+include("nn/normalise.jl")
+include("nn/batchnorm.jl")
+include("nn/instancenorm.jl")
+include("nn/groupnorm.jl")
+include("nn/layernorm.jl")
+include("nn/weightnorm.jl")
+include("nn/containers.jl")
 include("precompile.jl")
 
 export DetectionError, is_differentiating, within_gradient
 
-# `cond` is no export: LinearAlgebra has one. It and the rest are public all the same.
-@static if VERSION >= v"1.11"
-    eval(Meta.parse("public cond, switch, primal, value_and_gradient, pullback, " *
-                    "pushforward, jacobian, hessian, JaxFunction, JaxLayer, JaxError, " *
-                    "fold_in, split, bits, uniform, normal, keep_mask, init, apply, Layer, " *
-                    "dropout, Dropout, alphadropout, AlphaDropout"))
-end
+# `cond` is no export: LinearAlgebra has one, and Flux has the layers' names. They are public all
+# the same.
+const PUBLIC = (:cond, :switch, :primal, :value_and_gradient, :pullback, :pushforward, :jacobian,
+    :hessian, :JaxFunction, :JaxLayer, :JaxError, :fold_in, :split, :bits, :uniform, :normal,
+    :keep_mask, :init, :apply, :Layer, :dropout, :Dropout, :alphadropout, :AlphaDropout, :Dense,
+    :Conv, :ConvTranspose, :SamePad, :MaxPool, :MeanPool, :GlobalMeanPool, :Embedding,
+    :BatchNorm, :InstanceNorm, :LayerNorm, :GroupNorm, :WeightNorm, :Chain, :SkipConnection,
+    :Parallel, :batchnorm, :instancenorm, :layernorm, :groupnorm, :glorot_uniform,
+    :glorot_normal, :kaiming_uniform, :kaiming_normal, :truncated_normal, :lecun_normal,
+    :orthogonal, :identity_init, :normal_init, :zeros_init, :ones_init)
+@static VERSION >= v"1.11" && eval(Expr(:public, PUBLIC...))
 
 end

@@ -3,11 +3,7 @@
     @test isempty(detect_unbound_args(PyBridge; recursive=true))
 
     @testset "public names have docstrings" begin
-        public = (names(PyBridge)..., :cond, :switch, :value_and_gradient, :pullback, :pushforward,
-            :jacobian, :hessian, :JaxFunction, :JaxLayer, :JaxError, :fold_in, :split, :bits,
-            :uniform, :normal, :keep_mask, :init, :apply, :Layer, :dropout, :Dropout, :alphadropout,
-            :AlphaDropout)
-        for name in public
+        for name in (names(PyBridge)..., PyBridge.PUBLIC...)
             @test haskey(Base.Docs.meta(PyBridge), Base.Docs.Binding(PyBridge, name))
         end
     end

@@ -7,6 +7,7 @@ const ROOT = dirname(dirname(@__DIR__))
 foreach(path -> insert!(LOAD_PATH, 2, path), reverse(ARGS))
 insert!(LOAD_PATH, 2, joinpath(ROOT, "julia_src"))
 
+using Flux: Flux
 using ForwardDiff: ForwardDiff
 using InteractiveUtils: InteractiveUtils
 using NNlib: NNlib
@@ -48,5 +49,9 @@ close_to(a, b) = isapprox(a, b; rtol=1e-6, atol=1e-7, nans=true)
     include("bridge.jl")
     include("devices.jl")
     include("scenarios.jl")
+    include("nn_cases.jl")
+    include("nn_flux.jl")
+    include("nn_systems.jl")
+    include("nn_numerics.jl")
     include("formalities.jl")
 end

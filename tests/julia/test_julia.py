@@ -14,10 +14,10 @@ from pybridge.julia._session import session
 
 def test_pybridge_jl(record_property):
     started = session()
-    systems = [package for package in entries() if package != "Flux"]
-    for package in systems:
+    # The AD systems, and Flux, which the layers are compared with.
+    for package in entries():
         started.require(package)
-    folders = [folder(p, started.project, started.julia_version) for p in systems]
+    folders = [folder(p, started.project, started.julia_version) for p in entries()]
     folders.append(julia_state.tools())
     command = [
         started.executable,

@@ -1,0 +1,197 @@
+"""
+    SamePad()
+
+Given as `pad`: as much padding as makes the output as large as the input divided by the
+stride. Where the padding is odd, the greater half comes first.
+"""
+struct SamePad end
+
+"""
+    Conv(kernel, in => out, activation=identity; stride=1, pad=0, dilation=1, groups=1,
+         bias=true, init=glorot_uniform)
+
+A convolution over `length(kernel)` axes: the kernel is flipped, unlike in most other
+frameworks.
+
+Parameters are `weight` of size `(kernel..., in ÷ groups, out)` and `bias` of size `(out,)`.
+The input has size `(space..., in, batch)`; it is converted to the weight's number type. The
+twin in Python is `pybridge.nn.Conv`, whose arrays and tuples have the axes reversed; the
+source is `Flux.Conv`.
+
+# Arguments
+- `kernel`: a tuple of sizes.
+- `in => out`: how many channels come in and go out; `groups` divides both.
+- `activation`: a function of a number.
+- `stride`, `dilation`: a number, or one for each axis.
+- `pad`: a number, one for each axis, two for each axis (before and after), or `SamePad()`.
+- `bias`: whether there is one.
+- `init`: makes the weight, as in `init(key, T, dims)`.
+
+# Examples
+```jldoctest
+julia> using PyBridge
+
+julia> layer = PyBridge.Conv((3, 3), 1 => 4; pad=PyBridge.SamePad());
+
+julia> params = (weight=ones(3, 3, 1, 4), bias=zeros(4));
+
+julia> y, state = PyBridge.apply(layer, params, (;), ones(8, 8, 1, 2));
+
+julia> size(y)
+(8, 8, 4, 2)
+```
+"""
+struct Conv{N,M,F,I} <: Layer
+    kernel::NTuple{N,Int}
+    channels::Pair{Int,Int}
+    activation::F
+    stride::NTuple{N,Int}
+    pad::NTuple{M,Int}
+    dilation::NTuple{N,Int}
+    groups::Int
+    bias::Bool
+    init::I
+end
+function Conv(
+    kernel::Dims{N}, channels::Pair, activation=identity; stride=1, pad=0, dilation=1,
+    groups=1, bias=true, init=glorot_uniform
+) where {N}
+    check_groups(:Conv, channels, groups)
+    dilation = each_axis(Val(N), dilation)
+    pads = padding(pad, kernel, dilation)
+    return Conv(kernel, channels, activation, each_axis(Val(N), stride), pads, dilation,
+        groups, bias, init)
+end
+
+function init(key, layer::Conv; T=Float32)
+    in, out = layer.channels
+    return weights(key, layer, T, (layer.kernel..., in ÷ layer.groups, out), out), (;)
+end
+
+function apply(layer::Conv, params, state, x; key=nothing, training=:auto)
+    check_space(layer, x, length(layer.kernel))
+    check_axis(layer, x, ndims(x) - 1, first(layer.channels))
+    y = NNlib.conv(as_eltype(params.weight, x), params.weight,
+        conv_dims(layer, size(x), size(params.weight)))
+    return NNlib.bias_act!(layer.activation, y, channel_bias(params, Val(ndims(x)))), state
+end
+
+function conv_dims(layer::Conv, x_size, w_size)
+    return NNlib.DenseConvDims(x_size, w_size; stride=layer.stride, padding=layer.pad,
+        dilation=layer.dilation, groups=layer.groups)
+end
+ChainRulesCore.@non_differentiable conv_dims(::Any...)
+
+"""
+    ConvTranspose(kernel, in => out, activation=identity; stride=1, pad=0, outpad=0,
+                  dilation=1, groups=1, bias=true, init=glorot_uniform)
+
+The transpose of a convolution, which makes images larger where `Conv` makes them smaller.
+
+The weight has size `(kernel..., out ÷ groups, in)`. `pad` is taken off the output, and
+`outpad` is added to it at the end; with `SamePad()` the output is as large as the input times the
+stride. All else is as in [`Conv`](@ref). The twin in Python is `pybridge.nn.ConvTranspose`,
+the source `Flux.ConvTranspose`.
+
+# Examples
+```jldoctest
+julia> using PyBridge
+
+julia> layer = PyBridge.ConvTranspose((2, 2), 4 => 1; stride=2);
+
+julia> params = (weight=ones(2, 2, 1, 4), bias=zeros(1));
+
+julia> y, state = PyBridge.apply(layer, params, (;), ones(8, 8, 4, 2));
+
+julia> size(y)
+(16, 16, 1, 2)
+```
+"""
+struct ConvTranspose{N,M,F,I} <: Layer
+    kernel::NTuple{N,Int}
+    channels::Pair{Int,Int}
+    activation::F
+    stride::NTuple{N,Int}
+    pad::NTuple{M,Int}
+    outpad::NTuple{N,Int}
+    dilation::NTuple{N,Int}
+    groups::Int
+    bias::Bool
+    init::I
+end
+function ConvTranspose(
+    kernel::Dims{N}, channels::Pair, activation=identity; stride=1, pad=0, outpad=0,
+    dilation=1, groups=1, bias=true, init=glorot_uniform
+) where {N}
+    check_groups(:ConvTranspose, channels, groups)
+    stride, dilation = each_axis(Val(N), stride), each_axis(Val(N), dilation)
+    # The stride's gaps are room that the kernel has already.
+    pads = padding(pad, pad isa SamePad ? kernel .- stride .+ 1 : kernel, dilation)
+    return ConvTranspose(kernel, channels, activation, stride, pads,
+        each_axis(Val(N), outpad), dilation, groups, bias, init)
+end
+
+function init(key, layer::ConvTranspose; T=Float32)
+    in, out = layer.channels
+    return weights(key, layer, T, (layer.kernel..., out ÷ layer.groups, in), out), (;)
+end
+
+function apply(layer::ConvTranspose, params, state, x; key=nothing, training=:auto)
+    check_space(layer, x, length(layer.kernel))
+    check_axis(layer, x, ndims(x) - 1, first(layer.channels))
+    y = NNlib.∇conv_data(as_eltype(params.weight, x), params.weight,
+        conv_dims(layer, size(x), size(params.weight)))
+    return NNlib.bias_act!(layer.activation, y, channel_bias(params, Val(ndims(x)))), state
+end
+
+# The convolution whose gradient with respect to its input this is.
+function conv_dims(layer::ConvTranspose, x_size, w_size)
+    space = ntuple(length(layer.kernel)) do i
+        (x_size[i] - 1) * layer.stride[i] + 1 + (layer.kernel[i] - 1) * layer.dilation[i] -
+        layer.pad[2i-1] - layer.pad[2i] + layer.outpad[i]
+    end
+    output = (space..., last(layer.channels), x_size[end])
+    return NNlib.DenseConvDims(output, w_size; stride=layer.stride, padding=layer.pad,
+        dilation=layer.dilation, groups=layer.groups)
+end
+
+# --- what convolutions and pools share ------------------------------------------------------
+
+"The bias along the last axis but one of an array with `N` axes."
+function channel_bias(params, ::Val{N}) where {N}
+    bias = optional_bias(params)
+    return bias isa Bool ? bias : reshape(bias, ntuple(Returns(1), N - 2)..., :, 1)
+end
+
+each_axis(::Val{N}, x::Integer) where {N} = ntuple(Returns(Int(x)), N)
+each_axis(::Val{N}, x::Dims{N}) where {N} = x
+function each_axis(::Val{N}, x) where {N}
+    throw(ArgumentError(
+        "stride, dilation, outpad: expected an integer or a tuple of $N of them, got $x."))
+end
+
+"Padding before and after each axis, in one tuple."
+padding(pad::Integer, ::Dims{N}, dilation) where {N} = ntuple(Returns(Int(pad)), 2N)
+function padding(pad::Dims{M}, ::Dims{N}, dilation) where {M,N}
+    M == 2N && return pad
+    M == N && return ntuple(i -> pad[cld(i, 2)], 2N)
+    throw(ArgumentError(
+        "pad: expected an integer, a tuple of $N or $(2N) of them, or SamePad(), got $pad."))
+end
+function padding(::SamePad, kernel::Dims{N}, dilation) where {N}
+    amount = @. kernel + (kernel - 1) * (dilation - 1) - 1
+    return ntuple(i -> isodd(i) ? cld(amount[cld(i, 2)], 2) : fld(amount[cld(i, 2)], 2), 2N)
+end
+
+function check_groups(name, (in, out), groups)
+    in % groups == 0 && out % groups == 0 && return nothing
+    throw(ArgumentError("$name: expected groups to divide $in and $out channels, got $groups."))
+end
+
+function check_space(layer, x, axes)
+    ndims(x) == axes + 2 && return nothing
+    throw(DimensionMismatch(
+        "$(title(layer)): expected an input with $(axes + 2) axes, (space..., channels, batch), " *
+        "got size $(size(x))."))
+end
+ChainRulesCore.@non_differentiable check_space(::Any...)

@@ -1,0 +1,62 @@
+"""
+    Embedding(in => out; init=normal_init)
+
+A table that gives each of the numbers `1:in` a vector of length `out`.
+
+The parameter is `weight` of size `(out, in)`. The input is an integer or an array of
+integers from 1, the output has size `(out, size(x)...)`. An integer out of range is a
+`BoundsError`. Arrays of `Bool` of size `(in, batch...)`, one-hot, multiply the weight. The
+twin in Python is `pybridge.nn.Embedding`, which counts from 0; the source is
+`Flux.Embedding`.
+
+# Arguments
+- `in => out`: how many numbers there are, and how long the vectors.
+- `init`: makes the weight, as in `init(key, T, dims)`.
+
+# Examples
+```jldoctest
+julia> using PyBridge
+
+julia> y, _ = PyBridge.apply(PyBridge.Embedding(3 => 2), (weight=[1 2 3; 4 5 6],), (;), [3, 1]);
+
+julia> y
+2×2 Matrix{Int64}:
+ 3  1
+ 6  4
+```
+"""
+struct Embedding{I} <: Layer
+    channels::Pair{Int,Int}
+    init::I
+end
+Embedding(channels::Pair; init=normal_init) = Embedding(channels, init)
+
+function init(key, layer::Embedding; T=Float32)
+    return (; weight=layer.init(key, T, reverse(Tuple(layer.channels)))), (;)
+end
+
+function apply(layer::Embedding, params, state, x; key=nothing, training=:auto)
+    return embedded(params.weight, x), state
+end
+
+embedded(weight, ids) = ruled(columns, weight, ids)
+embedded(weight, hot::AbstractArray{Bool}) = dense(identity, weight, false, hot)
+
+columns(weight, ids::Integer) = weight[:, ids]
+columns(weight, ids::AbstractArray{<:Integer}) = weight[:, ids]
+function columns(weight, ids)
+    throw(ArgumentError("Embedding: expected an integer or an array of integers from 1 to " *
+                        "$(size(weight, 2)), got a $(typeof(ids))."))
+end
+
+function ChainRulesCore.rrule(::typeof(columns), weight, ids)
+    function columns_pullback(ȳ)
+        rows = reshape(unthunk(ȳ), size(weight, 1), :)
+        w̄ = fill!(similar(weight, float(eltype(rows)), size(weight)), 0)
+        for (k, id) in enumerate(ids)
+            @views w̄[:, id] .+= rows[:, k]
+        end
+        return NoTangent(), w̄, NoTangent()
+    end
+    return columns(weight, ids), columns_pullback
+end

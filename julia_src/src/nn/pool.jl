@@ -1,0 +1,99 @@
+"""
+    MaxPool(window; stride=window, pad=0)
+
+The maximum of each window of the axes in front of channels and batch. Padding never wins.
+
+There are no parameters. The input has size `(space..., channels, batch)`. The twin in Python
+is `pybridge.nn.MaxPool`, whose tuples are reversed; the source is `Flux.MaxPool`.
+
+# Arguments
+- `window`: a tuple of sizes.
+- `stride`: a number, or one for each axis.
+- `pad`: a number, one for each axis, two for each axis (before and after), or `SamePad()`.
+
+# Examples
+```jldoctest
+julia> using PyBridge
+
+julia> y, _ = PyBridge.apply(PyBridge.MaxPool((2,)), (;), (;), reshape([1.0, 4, 2, 3], 4, 1, 1));
+
+julia> vec(y)
+2-element Vector{Float64}:
+ 4.0
+ 3.0
+```
+"""
+struct MaxPool{N,M} <: Layer
+    window::NTuple{N,Int}
+    stride::NTuple{N,Int}
+    pad::NTuple{M,Int}
+end
+function MaxPool(window::Dims{N}; stride=window, pad=0) where {N}
+    return MaxPool(window, each_axis(Val(N), stride), padding(pad, window, 1))
+end
+
+"""
+    MeanPool(window; stride=window, pad=0)
+
+The mean of each window of the axes in front of channels and batch. Padding counts as zeros.
+Arguments as in [`MaxPool`](@ref). The twin in Python is `pybridge.nn.MeanPool`, the source
+`Flux.MeanPool`.
+
+# Examples
+```jldoctest
+julia> using PyBridge
+
+julia> x = reshape([1.0, 4, 2, 3], 4, 1, 1);
+
+julia> vec(first(PyBridge.apply(PyBridge.MeanPool((2,)), (;), (;), x)))
+2-element Vector{Float64}:
+ 2.5
+ 2.5
+```
+"""
+struct MeanPool{N,M} <: Layer
+    window::NTuple{N,Int}
+    stride::NTuple{N,Int}
+    pad::NTuple{M,Int}
+end
+function MeanPool(window::Dims{N}; stride=window, pad=0) where {N}
+    return MeanPool(window, each_axis(Val(N), stride), padding(pad, window, 1))
+end
+
+"""
+    GlobalMeanPool()
+
+The mean of each channel over all axes in front of it, which become 1. The twin in Python is
+`pybridge.nn.GlobalMeanPool`, the source `Flux.GlobalMeanPool`.
+
+# Examples
+```jldoctest
+julia> using PyBridge
+
+julia> y, _ = PyBridge.apply(PyBridge.GlobalMeanPool(), (;), (;), ones(4, 5, 3, 2));
+
+julia> size(y)
+(1, 1, 3, 2)
+```
+"""
+struct GlobalMeanPool <: Layer end
+
+const Pool = Union{MaxPool,MeanPool,GlobalMeanPool}
+
+init(key, ::Pool; T=Float32) = ((;), (;))
+
+function apply(layer::Pool, params, state, x; key=nothing, training=:auto)
+    return pooled(layer, x, pool_dims(layer, size(x))), state
+end
+
+pooled(::MaxPool, x, dims) = NNlib.maxpool(x, dims)
+pooled(::Union{MeanPool,GlobalMeanPool}, x, dims) = NNlib.meanpool(x, dims)
+
+function pool_dims(layer::Union{MaxPool,MeanPool}, x_size)
+    length(x_size) == length(layer.window) + 2 || throw(DimensionMismatch(
+        "$(title(layer)): expected an input with $(length(layer.window) + 2) axes, " *
+        "(space..., channels, batch), got size $x_size."))
+    return NNlib.PoolDims(x_size, layer.window; stride=layer.stride, padding=layer.pad)
+end
+pool_dims(::GlobalMeanPool, x_size) = NNlib.PoolDims(x_size, x_size[1:end-2])
+ChainRulesCore.@non_differentiable pool_dims(::Any, ::Any)

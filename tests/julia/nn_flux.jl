@@ -1,0 +1,56 @@
+# The twins against Flux with the same weights: values, running statistics, gradients.
+
+const FLUX_NAMES = (scale=(:γ, :scale), bias=(:β, :bias), mean=(:μ,), var=(:σ²,),
+    weight=(:weight,), layer=(:layer,), g=(:g,))
+
+"What a Flux model, or its gradient, holds, in the shape of a twin's parameters or state."
+in_shape_of(tree::Tuple, model) = map(in_shape_of, tree, Tuple(model.layers))
+function in_shape_of(tree::NamedTuple{names}, model) where {names}
+    for wrapper in (:layers, :diag)
+        isempty(tree) || !hasproperty(model, wrapper) || return in_shape_of(tree,
+            getproperty(model, wrapper))
+    end
+    return NamedTuple{names}(map(names, values(tree)) do name, child
+        field = only(filter(f -> hasproperty(model, f), FLUX_NAMES[name]))
+        child isa NamedTuple ? in_shape_of(child, model.layer) : getproperty(model, field)
+    end)
+end
+
+function in_mode(model, training)
+    training ? Flux.trainmode!(model) : Flux.testmode!(model)
+    return model
+end
+
+@testset "nn like Flux, $T, training=$training" for T in (Float64, Float32),
+    training in (true, false)
+
+    near(a, b, rtol) = isapprox(a, b; rtol, atol=rtol)
+    @testset "$name" for (name, (layer, size, build)) in LAYERS
+        params, state = randomised(layer, T)
+        x = T.(noise(size, 7))
+        model = in_mode(build(params, state), training)
+        expected = model(x)
+        y, new = PyBridge.apply(layer, params, state, x; training)
+        rtol = T === Float64 ? 1e-12 : 1e-5
+        @test eltype(y) === T
+        @test near(y, expected, rtol)
+        for (ours, theirs) in zip(PyBridge.leaves(new), PyBridge.leaves(in_shape_of(new, model)))
+            @test near(ours, theirs, rtol)
+        end
+
+        # Flux's running statistics have moved: it starts again.
+        model = in_mode(build(params, state), training)
+        w = T.(noise(Base.size(y), 3))
+        theirs = Zygote.gradient((model, x) -> sum(abs2, w .* model(x)), model, x)
+        ours = Zygote.gradient(params, x) do params, x
+            sum(abs2, w .* PyBridge.apply(layer, params, state, x; training)[1])
+        end
+        rtol = T === Float64 ? 1e-11 : 1e-4
+        @test near(ours[2], theirs[2], rtol)
+        isempty(PyBridge.leaves(params)) && continue
+        for (a, b) in zip(PyBridge.leaves(ours[1]), PyBridge.leaves(in_shape_of(params, theirs[1])))
+            @test eltype(a) === T
+            @test near(a, b, rtol)
+        end
+    end
+end

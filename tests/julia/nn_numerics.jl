@@ -1,0 +1,242 @@
+# The numbers of cases that users met, masks, number types, errors.
+
+const UNIT = ((scale=[1.0], bias=[0.0]), (mean=[0.0], var=[1.0]))
+const FOUR = [1.0 2.0 3.0 4.0]
+const UNIT2 = (params=(scale=ones(2), bias=zeros(2)), state=(mean=zeros(2), var=ones(2)))
+
+@testset "nn: batchnorm of [1, 2, 3, 4]" begin
+    y, state = PyBridge.batchnorm(UNIT..., FOUR; training=true)
+    @test isapprox(y, [-1.3416354 -0.4472118 0.4472118 1.3416354]; rtol=1e-7)
+    @test state.mean ≈ [0.25] && isapprox(state.var, [1.0666667]; rtol=1e-7)
+    y, again = PyBridge.batchnorm(UNIT[1], state, FOUR; training=false)
+    @test isapprox(y, [0.726181 1.694423 2.662664 3.630906]; rtol=1e-6)
+    @test again == state
+
+    y, _ = PyBridge.batchnorm(UNIT..., [0.0 1e-3 2e-3]; training=true)
+    @test isapprox(y, [-0.3061862 0 0.3061862]; rtol=1e-6)
+
+    y, _ = PyBridge.batchnorm(map(x -> Float32.(x), UNIT[1]), map(x -> Float32.(x), UNIT[2]),
+        Float32[10001 10002 10003 10004]; training=true)
+    @test maximum(abs, y - [-1.3416 -0.4472 0.4472 1.3416]) < 1e-3
+
+    @testset "$system: gradient" for system in SYSTEMS
+        params, state = UNIT
+        f(x) = sum([1.0 0 0 0] .* PyBridge.batchnorm(params, state, x)[1])
+        _, (gradient,) = value_and_gradient(system, f, FOUR)
+        @test isapprox(gradient, [0.268330 -0.357768 -0.089443 0.178882]; atol=1e-6)
+    end
+
+    @testset "$system: plain statistics, updated once" for system in SYSTEMS
+        params, state = UNIT
+        function f(x)
+            y, new = PyBridge.batchnorm(params, state, x; training=true)
+            return sum(abs2, [1.0 2 3 4] .* y), new
+        end
+        (_, new), _ = PyBridge.value_aux_and_gradient(
+            PyBridge.BACKENDS[system], f, (FOUR,), Val((1,)))
+        @test new isa @NamedTuple{mean::Vector{Float64}, var::Vector{Float64}}
+        @test new.mean == [0.25] && new.var ≈ [16 / 15]
+    end
+end
+
+@testset "nn: constant input has a finite Jacobian" begin
+    params, state = UNIT
+    for (f, x) in ((x -> PyBridge.batchnorm(params, state, x; training=true)[1], fill(3.0, 1, 4)),
+        (x -> PyBridge.instancenorm((;), (;), x)[1], fill(3.0, 4, 1, 1)),
+        (x -> PyBridge.groupnorm((;), (;), x; groups=1)[1], fill(3.0, 4, 1)),
+        (x -> PyBridge.layernorm((;), (;), x; size=(4,))[1], fill(3.0, 4)))
+
+        @test all(iszero, f(x))
+        for system in SYSTEMS
+            _, J = PyBridge.jacobian(PyBridge.BACKENDS[system], f, (x,), Val((1,)))
+            @test all(isfinite, J) && any(!iszero, J)
+        end
+    end
+end
+
+@testset "nn: second derivatives, forward over reverse and forward" begin
+    w = noise((2, 2, 3), 4)
+    affine = (scale=[1.5, 0.5], bias=[0.1, 0.2])
+    running = (mean=[0.1, 0.2], var=[1.0, 2.0])
+    along = (scale=[1.5 0.5; 1.0 2.0], bias=[0.1 0.2; 0.3 0.4])
+    for (f, params) in (
+        (((x, p),) -> PyBridge.batchnorm(p, running, x; training=true)[1]) => affine,
+        (((x, p),) -> PyBridge.batchnorm(p, running, x; training=false)[1]) => affine,
+        (((x, p),) -> PyBridge.groupnorm(p, (;), x; groups=1)[1]) => affine,
+        (((x, p),) -> PyBridge.layernorm(p, (;), x; size=(2, 2))[1]) => along)
+
+        x = noise((2, 2, 3), 2)
+        loss(x, p) = sum(w .* sin.(f((x, p))))
+        forward, mixed = map((:forwarddiff, :zygote)) do system
+            PyBridge.hessian(PyBridge.BACKENDS[system], loss, (x, params), Val((1, 2)))
+        end
+        @test forward ≈ mixed
+    end
+end
+
+@testset "nn: masks" begin
+    x = noise((3, 2, 4), 5)
+    mask = reshape([1, 1, 0, 1, 1, 1, 1, 0, 0, 1, 1, 1] .== 1, 3, 1, 4)
+    hole = ifelse.(mask, x, NaN)
+    affine = (scale=[1.5, 0.5], bias=[0.1, 0.2])
+    running = (mean=[0.1, 0.2], var=[1.0, 2.0])
+    layers = (
+        "batchnorm" => (p, x) -> PyBridge.batchnorm(p, running, x; training=true, mask)[1],
+        "batchnorm, test" => (p, x) -> PyBridge.batchnorm(p, running, x; training=false, mask)[1],
+        "instancenorm" => (p, x) -> PyBridge.instancenorm(p, (;), x; mask)[1],
+        "groupnorm" => (p, x) -> PyBridge.groupnorm(p, (;), x; groups=1, mask)[1],
+        "layernorm" => (p, x) -> PyBridge.layernorm((;), (;), x; size=(3, 2), mask)[1])
+
+    y, state = PyBridge.batchnorm(affine, running, hole; training=true, mask)
+    for c in 1:2
+        values = x[:, c, :][mask[:, 1, :]]
+        mean = sum(values) / 9
+        var = sum(abs2, values .- mean) / 9
+        expected = (x[:, c, :] .- mean) .* (affine.scale[c] / sqrt(var + 1e-5)) .+ affine.bias[c]
+        @test y[:, c, :] ≈ ifelse.(mask[:, 1, :], expected, 0)
+        @test state.mean[c] ≈ 0.9 * running.mean[c] + 0.1 * mean
+        @test state.var[c] ≈ 0.9 * running.var[c] + 0.1 * var * 9 / 8
+    end
+
+    w = noise(size(x), 3)
+    @testset "$name" for (name, f) in layers
+        @test f(affine, hole) == f(affine, x)
+        @test all(iszero, f(affine, hole)[.!(mask .| falses(size(x)))])
+        expected = differences((p, x) -> sum(abs2, w .* f(p, x)), affine, x)
+        for system in SYSTEMS
+            _, gradient = value_and_gradient(system, (p, x) -> sum(abs2, w .* f(p, x)), affine, hole)
+            @test close_to(gradient, expected)
+            @test all(iszero, gradient[2][.!(mask .| falses(size(x)))])
+        end
+    end
+
+    # An instance without any value is zero, and does not count in the statistics.
+    nothing_left = cat(trues(3, 1, 3), falses(3, 1, 1); dims=3)
+    y, state = PyBridge.instancenorm((;), running, x; training=true, mask=nothing_left)
+    _, expected = PyBridge.instancenorm((;), running, x[:, :, 1:3]; training=true)
+    @test all(iszero, y[:, :, 4]) && close_to(state, expected)
+end
+
+@testset "nn: number types" begin
+    x = Float16.(noise((3, 2, 4), 5) .+ 100)
+    params, state = PyBridge.init((UInt32(0), UInt32(0)), PyBridge.BatchNorm(2); T=Float16)
+    @test params.scale isa Vector{Float16} && state.mean isa Vector{Float32}
+    y, state = PyBridge.batchnorm(params, state, x; training=true)
+    expected, _ = PyBridge.batchnorm(UNIT2.params, UNIT2.state, Float64.(x); training=true)
+    @test y isa Array{Float16} && state.var isa Vector{Float32}
+    @test maximum(abs, y - expected) < 2e-3
+    gradient = only(Zygote.gradient(x -> sum(abs2, PyBridge.batchnorm(
+        params, state, x; training=true)[1] .* Float16.(noise((3, 2, 4), 1))), x))
+    @test gradient isa Array{Float16} && all(isfinite, gradient)
+
+    weight = (weight=ones(Float32, 1, 2),)
+    @test PyBridge.apply(PyBridge.Dense(2 => 1; bias=false), weight, (;), [1.0, 2.0])[1] == Float32[3]
+    @test PyBridge.apply(PyBridge.Dense(2 => 1; bias=false), weight, (;), [1, 2])[1] isa Vector{Float32}
+    gradient = only(Zygote.gradient(x -> sum(PyBridge.apply(
+        PyBridge.Dense(2 => 1; bias=false), weight, (;), x)[1]), [1.0, 2.0]))
+    @test gradient isa Vector{Float64}
+end
+
+@testset "nn: Flux.LayerNorm squares eps" begin
+    x = [1.0, 1.01]
+    documented = (x .- 1.005) ./ sqrt(0.005^2 + 1e-2)
+    ours, _ = PyBridge.layernorm((;), (;), x; size=(2,), eps=1e-2)
+    flux = Flux.LayerNorm(2; affine=false, eps=1e-2)(x)
+    @test ours ≈ documented
+    # An unexpected pass means that Flux is repaired, and from_flux has to follow.
+    @test !(flux ≈ documented) && flux ≈ (x .- 1.005) ./ sqrt(0.005^2 + 1e-4)
+end
+
+@testset "nn: embedding" begin
+    layer = PyBridge.Embedding(3 => 2)
+    params = (weight=[1.0 2 3; 4 5 6],)
+    ids = [3 1; 1 1]
+    y, _ = PyBridge.apply(layer, params, (;), ids)
+    @test y == Flux.Embedding(params.weight)(ids)
+    @test PyBridge.apply(layer, params, (;), 2)[1] == [2, 5]
+    hot = [false true; false false; true false]
+    @test PyBridge.apply(layer, params, (;), hot)[1] == [3 1; 6 4]
+    w = noise(size(y), 2)
+    for system in SYSTEMS
+        f(params) = sum(w .* PyBridge.apply(layer, params, (;), ids)[1])
+        @test close_to(value_and_gradient(system, f, params)[2], differences(f, params))
+    end
+    @test_throws BoundsError PyBridge.apply(layer, params, (;), [0])
+    @test_throws BoundsError PyBridge.apply(layer, params, (;), [4])
+    @test_throws ArgumentError PyBridge.apply(layer, params, (;), [1.0])
+end
+
+@testset "nn: errors" begin
+    params, state = UNIT[1], (mean=[0.5], var=[2.0])
+    @test_throws ArgumentError PyBridge.batchnorm(UNIT[1], state, [1.0;;]; training=true)
+    @test state == (mean=[0.5], var=[2.0])
+    @test PyBridge.batchnorm(UNIT[1], state, [1.0;;]; training=false)[2] == state
+    for system in (:zygote, :tracker, :yota, :forwarddiff)
+        @test_throws Exception value_and_gradient(
+            system, x -> sum(PyBridge.batchnorm(params, state, x)[1]), [1.0;;])
+    end
+    @test_throws ArgumentError PyBridge.batchnorm(
+        UNIT..., FOUR; training=true, mask=[true false false false])
+    @test_throws DimensionMismatch PyBridge.batchnorm(UNIT..., FOUR; mask=trues(1, 3))
+    @test_throws ArgumentError PyBridge.batchnorm(UNIT..., FOUR; mask=[1 1 1 1])
+    key = (UInt32(0), UInt32(0))
+    unfit = ((PyBridge.Dense(2 => 1), (3, 1)), (PyBridge.Conv((2,), 2 => 1), (4, 3, 1)),
+        (PyBridge.Conv((2,), 2 => 1), (4, 4, 2, 1)), (PyBridge.ConvTranspose((2,), 2 => 1), (4, 2)),
+        (PyBridge.MaxPool((2,)), (4, 2)), (PyBridge.BatchNorm(2), (3, 4)), (PyBridge.BatchNorm(2), (2,)),
+        (PyBridge.InstanceNorm(2), (2, 3)), (PyBridge.GroupNorm(2, 1), (3, 3)),
+        (PyBridge.LayerNorm(2, 2), (2, 3)))
+    for (layer, size) in unfit
+        @test_throws DimensionMismatch PyBridge.apply(
+            layer, PyBridge.init(key, layer; T=Float64)..., ones(size); training=false)
+    end
+    @test_throws ArgumentError PyBridge.Conv((2,), 3 => 2; groups=2)
+    @test_throws ArgumentError PyBridge.Conv((2, 2), 3 => 2; pad=(1, 2, 3))
+    @test_throws ArgumentError PyBridge.Conv((2, 2), 3 => 2; stride=(1, 2, 3))
+    @test_throws ArgumentError PyBridge.GroupNorm(3, 2)
+    @test_throws ArgumentError PyBridge.Parallel(+)
+    @test_throws ArgumentError PyBridge.init(key, PyBridge.WeightNorm(DENSE, :scale))
+    @test_throws ArgumentError PyBridge.init(key, PyBridge.WeightNorm(DENSE, :bias))
+    @test_throws ArgumentError PyBridge.apply(PyBridge.Chain(DENSE), (), (), ones(3))
+    @test_throws ArgumentError PyBridge.apply(
+        PyBridge.Parallel(+, sin, cos), ((;), (;)), ((;), (;)), (1.0, 2.0, 3.0))
+    @test_throws DimensionMismatch PyBridge.init(
+        key, PyBridge.Dense(2 => 1; init=(key, T, dims) -> zeros(T, 1)))
+end
+
+@testset "nn: initialisers" begin
+    key = (UInt32(0), UInt32(42))
+    dims = (3, 3, 20, 40)
+    fans = Flux.nfan(dims...)
+    @test PyBridge.nfan(dims) == fans
+    @test PyBridge.nfan((4, 3)) == Flux.nfan(4, 3) && PyBridge.nfan((4,)) == Flux.nfan(4)
+    spread(x) = sqrt(sum(abs2, x) / length(x))
+    # The deviation of uniform numbers is their bound divided by sqrt(3).
+    for (init, deviation) in (
+        (PyBridge.glorot_uniform, sqrt(2 / sum(fans))), (PyBridge.glorot_normal, sqrt(2 / sum(fans))),
+        (PyBridge.kaiming_uniform, sqrt(2 / fans[1])), (PyBridge.kaiming_normal, sqrt(2 / fans[1])),
+        (PyBridge.lecun_normal, sqrt(1 / fans[1])), (PyBridge.normal_init, 1.0))
+
+        weight = init(key, Float32, dims)
+        @test weight isa Array{Float32,4} && size(weight) == dims
+        @test isapprox(spread(weight), deviation; rtol=0.05)
+        @test isapprox(sum(weight) / length(weight), 0; atol=0.05 * deviation)
+        @test init(key, Float16, dims) == Float16.(weight)
+    end
+    bound = sqrt(6 / sum(fans))
+    @test maximum(abs, PyBridge.glorot_uniform(key, Float64, dims)) <= bound
+    @test PyBridge.glorot_uniform(gain=2)(key, Float64, dims) ≈
+          2 * PyBridge.glorot_uniform(key, Float64, dims)
+    cut = PyBridge.truncated_normal(key, Float64, (100, 100); mean=1, std=2, lo=0, hi=2)
+    @test extrema(cut) == clamp.(extrema(cut), 0, 2) && isapprox(sum(cut) / 1e4, 1; atol=0.05)
+    @test_throws ArgumentError PyBridge.truncated_normal(key, Float32, (2,); lo=1, hi=0)
+    for (size, product) in (((5, 3), Q -> Q' * Q), ((3, 5), Q -> Q * Q'))
+        @test product(PyBridge.orthogonal(key, Float64, size; gain=2)) ≈ 4 * [i == j for i in 1:3, j in 1:3]
+    end
+    @test_throws ArgumentError PyBridge.orthogonal(key, Float64, (3,))
+    for (size, settings) in (((3, 5), (;)), ((3,), (;)), ((3, 3, 2), (; gain=2)), ((3, 3, 1, 1), (; shift=1)))
+        @test PyBridge.identity_init(key, Float32, size; settings...) ==
+              Flux.identity_init(size...; settings...)
+    end
+    @test PyBridge.zeros_init(key, Float32, (2,)) == Float32[0, 0]
+    @test PyBridge.ones_init(key, Float32, (2,)) == Float32[1, 1]
+end
