@@ -15,10 +15,12 @@ using ChainRulesCore: ChainRulesCore, AbstractZero, HasReverseMode, NoTangent, P
 using LinearAlgebra: BLAS, LinearAlgebra
 using NNlib: NNlib
 using PrecompileTools: @compile_workload, @setup_workload
+using Random: AbstractRNG, Random
 
 include("primitives/detection.jl")
 include("primitives/cond.jl")
 include("primitives/switch.jl")
+include("primitives/standin_random.jl")
 include("trees.jl")
 include("backends.jl")
 include("sources.jl")
@@ -28,7 +30,9 @@ include("bridge/rules.jl")
 include("bridge/programs.jl")
 include("bridge/outputs.jl")
 include("bridge/ffi.jl")
+include("nn/rebuild.jl")
 include("boundary.jl")
+include("nn/models.jl")
 include("jaxfunction.jl")
 include("jaxrules.jl")
 include("precompile.jl")

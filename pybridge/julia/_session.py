@@ -50,6 +50,7 @@ class Session:
         ffi_handler: the address of XLA's handler.
         is_host: whether this Python was started by a Julia program.
         julia_version: for example `"1.10.2"`.
+        julia: the module PyBridge as juliacall has it, for work on Julia's thread alone.
     """
 
     def __init__(self) -> None:
@@ -146,7 +147,7 @@ class Session:
             raise JuliaUnavailableError(
                 f"Julia runs, but PyBridge did not load:\n{error}\n{_WAYS_OUT}"
             ) from None
-        self.admit = main.PyBridge.admit
+        self.julia = main.PyBridge
         *functions, ffi, serve, gc_safe_enter, sigatomic_begin = map(int, main.PyBridge.boundary())
         self.ffi_handler = ffi
         self.library = Library(functions, directly)

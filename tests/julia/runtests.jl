@@ -43,6 +43,7 @@ close_to(a, b) = isapprox(a, b; rtol=1e-6, atol=1e-7, nans=true)
     include("backends.jl")
     include("wire.jl")
     include("bridge.jl")
+    include("rebuild.jl")
     include("scenarios.jl")
     include("formalities.jl")
 end
