@@ -15,7 +15,9 @@ from ._errors import JuliaForkError as JuliaForkError
 from ._errors import JuliaUnavailableError as JuliaUnavailableError
 from ._errors import UnknownBackendError as UnknownBackendError
 from ._errors import UnsupportedModeError as UnsupportedModeError
+from .interop import FluxModel as FluxModel
 from .interop import JuliaFunction as JuliaFunction
+from .interop import flux as flux
 from .interop import from_julia as from_julia
 from .interop import to_julia as to_julia
 from .primitives import cond as cond

@@ -49,6 +49,13 @@ function value_and_back(f, args...)
     return y, back
 end
 
+# Umlaut records `f(xs...)` by way of this function, for which Yota has no rule.
+function ChainRulesCore.rrule(
+    ::Yota.YotaRuleConfig, ::typeof(Yota.Umlaut.__to_tuple__), xs::Tuple
+)
+    return xs, x̄s -> (NoTangent(), x̄s)
+end
+
 function PyBridge.branch_rrule(::Yota.YotaRuleConfig, f, xs...)
     return value_and_back(f, xs...)
 end

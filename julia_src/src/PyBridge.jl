@@ -15,6 +15,7 @@ using ChainRulesCore: ChainRulesCore, @thunk, AbstractZero, HasReverseMode, NoTa
 using LinearAlgebra: BLAS, LinearAlgebra
 using NNlib: NNlib
 using PrecompileTools: @compile_workload, @setup_workload
+using Random: AbstractRNG, Random
 using Random123: Random123
 
 include("primitives/detection.jl")
@@ -32,7 +33,9 @@ include("bridge/programs.jl")
 include("bridge/devices.jl")
 include("bridge/outputs.jl")
 include("bridge/ffi.jl")
+include("nn/rebuild.jl")
 include("boundary.jl")
+include("nn/models.jl")
 include("jaxfunction.jl")
 include("jaxrules.jl")
 include("nn/layer.jl")

@@ -21,6 +21,27 @@ end
 const SANDBOXES = Module[]
 
 """
+    sandbox(packages) -> Module
+
+Make a module for one source.
+"""
+function sandbox(packages)
+    made = Module(gensym(:julia_source))
+    push!(SANDBOXES, made)
+    Core.eval(made, quote
+        const PyBridge = $PyBridge
+        const NNlib = $NNlib
+        const ChainRulesCore = $ChainRulesCore
+        using .PyBridge, .NNlib
+    end)
+    for name in Symbol.(packages)
+        isdefined(made, name) && continue
+        Core.eval(made, :(const $name = $(Base.require(Main, name))))
+    end
+    return made
+end
+
+"""
     evaluate(source, packages=()) -> callable
 
 Evaluate Julia source in a new module where PyBridge and NNlib are imported, and return its
@@ -28,19 +49,7 @@ last value, which has to be callable. Of other packages, which have to be loaded
 names are there: `Flux.relu`.
 """
 function evaluate(source::AbstractString, packages=())
-    sandbox = Module(gensym(:julia_source))
-    push!(SANDBOXES, sandbox)
-    Core.eval(sandbox, quote
-        const PyBridge = $PyBridge
-        const NNlib = $NNlib
-        const ChainRulesCore = $ChainRulesCore
-        using .PyBridge, .NNlib
-    end)
-    for name in Symbol.(packages)
-        isdefined(sandbox, name) && continue
-        Core.eval(sandbox, :(const $name = $(Base.require(Main, name))))
-    end
-    value = Base.include_string(sandbox, source, SOURCE_NAME)
+    value = Base.include_string(sandbox(packages), source, SOURCE_NAME)
     is_callable(value) || throw(NotCallableError(
         value === nothing ? "nothing" : "$(repr(value; context=:limit => true)), a $(typeof(value))"))
     return value

@@ -188,7 +188,7 @@ def from_julia(
     from ..julia._functions import JuliaHandle
 
     packages = (using,) if isinstance(using, str) else tuple(using)
-    _check_names(packages)
+    check_packages("from_julia", packages)
     options: dict[str, Any] = {
         "ad": ad,
         "layout": layout,
@@ -212,12 +212,17 @@ def from_julia(
     return JuliaFunction(JuliaHandle(f, packages), source=source, **options)
 
 
-def _check_names(packages: Sequence[Any]) -> None:
+def check_packages(where: str, packages: Sequence[Any]) -> None:
+    """Refuse what cannot be the name of a Julia package.
+
+    Raises:
+        ArgumentValueError: one of them is none.
+    """
     for name in packages:
         if not isinstance(name, str) or not name.isidentifier():
             raise ArgumentValueError(
                 explain(
-                    "from_julia",
+                    where,
                     expected='names of Julia packages in using=, such as "Flux"',
                     got=repr(name),
                     fix="Parts of a package are reached through its name: Flux.Losses.mse.",

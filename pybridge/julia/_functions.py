@@ -44,7 +44,7 @@ class JuliaHandle:
             fields = (source, ",".join(using))
             number = self._session.call(lambda library: library.request("define", *fields))
         else:
-            number = self._session.call(lambda library: self._session.admit(source))
+            number = self._session.call(lambda library: self._session.julia.admit(source))
             if isinstance(number, str):
                 raise ArgumentTypeError(
                     explain(
@@ -55,10 +55,21 @@ class JuliaHandle:
                         "that Julia is to call crosses by pb.to_julia.",
                     )
                 )
-        self.number = int(number)
         # The same source in another process is the same function; another value never is.
         is_source = isinstance(source, str)
-        self.identity = "\x1e".join((source, *using)) if is_source else uuid.uuid4().hex
+        self._take(int(number), "\x1e".join((source, *using)) if is_source else uuid.uuid4().hex)
+
+    @classmethod
+    def registered(cls, number: int) -> JuliaHandle:
+        """Take over a function that Julia has registered already."""
+        handle = cls.__new__(cls)
+        handle._session = session()
+        handle._take(number, uuid.uuid4().hex)
+        return handle
+
+    def _take(self, number: int, identity: str) -> None:
+        self.number = number
+        self.identity = identity
         self.signatures: dict[Any, Any] = {}
         self._prepared: dict[Any, int] = {}
         weakref.finalize(self, _release, self._session, self.number, self._prepared)

@@ -50,6 +50,7 @@ class Session:
         ffi_handlers: the addresses of XLA's handlers, by JAX's names of platforms.
         is_host: whether this Python was started by a Julia program.
         julia_version: for example `"1.10.2"`.
+        julia: the module PyBridge as juliacall has it, for work on Julia's thread alone.
     """
 
     def __init__(self) -> None:
@@ -146,7 +147,7 @@ class Session:
             raise JuliaUnavailableError(
                 f"Julia runs, but PyBridge did not load:\n{error}\n{_WAYS_OUT}"
             ) from None
-        self.admit = main.PyBridge.admit
+        self.julia = main.PyBridge
         addresses = list(map(int, main.PyBridge.boundary()))
         *functions, cpu, cuda, serve, gc_safe_enter, sigatomic_begin = addresses
         self.ffi_handlers = {"cpu": cpu, "cuda": cuda}

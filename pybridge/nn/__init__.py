@@ -34,6 +34,9 @@ from ._activations import thresholdrelu as thresholdrelu
 from ._activations import trelu as trelu
 from ._activations import σ as σ
 from ._batchnorm import BatchNorm as BatchNorm
+from ._connections import flatten as flatten
+from ._connections import plus as plus
+from ._connections import vcat as vcat
 from ._containers import Chain as Chain
 from ._containers import Parallel as Parallel
 from ._containers import SkipConnection as SkipConnection
@@ -43,6 +46,8 @@ from ._dense import Dense as Dense
 from ._dropout import AlphaDropout as AlphaDropout
 from ._dropout import Dropout as Dropout
 from ._embedding import Embedding as Embedding
+from ._from_flux import from_flux as from_flux
+from ._from_flux import to_flux as to_flux
 from ._groupnorm import GroupNorm as GroupNorm
 from ._init import glorot_normal as glorot_normal
 from ._init import glorot_uniform as glorot_uniform

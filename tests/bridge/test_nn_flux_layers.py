@@ -184,7 +184,7 @@ def test_embedding(dtype):
 NAMES = (
     "sigmoid hardsigmoid logsigmoid hardtanh relu leakyrelu relu6 elu gelu gelu_tanh gelu_sigmoid "
     "gelu_erf swish hardswish lisht selu celu trelu softsign softplus logcosh mish tanhshrink "
-    "softshrink tanh_fast sigmoid_fast σ hardσ logσ thresholdrelu"  # noqa: RUF001
+    "softshrink tanh_fast sigmoid_fast σ hardσ logσ thresholdrelu"
 ).split()
 KINKS = [-3, -1, -0.5, 0, 0.5, 1, 3, 6]
 

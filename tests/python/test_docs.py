@@ -26,6 +26,8 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglo
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 
+_NEED_JULIA = ("from_julia(", "to_julia(", "backends()", "flux(")
+
 _FENCE = re.compile(
     r"(?P<julia><!-- needs: julia -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
@@ -85,7 +87,7 @@ def docstrings(*, julia: bool) -> list[doctest.DocTest]:
         module = importlib.import_module(info.name)
         for test in finder.find(module, info.name, globs={}):
             source = "".join(example.source for example in test.examples)
-            needs = any(name in source for name in ("from_julia(", "to_julia(", "backends()"))
+            needs = any(name in source for name in _NEED_JULIA)
             if test.examples and needs == julia:
                 found.append(test)
     return found

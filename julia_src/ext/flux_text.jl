@@ -1,0 +1,85 @@
+# A model in words, for Python: JSON.
+
+function PyBridge.model_text(model::PyBridge.Model)
+    _, test_needs_key, has_mode = PyBridge.plan_model(model.model, false)
+    _, train_needs_key, _ = PyBridge.plan_model(model.model, true)
+    numbers = IdDict{Any,Any}()
+    for (kind, found) in (("params", model.params), ("state", model.state))
+        foreach(((i, pair),) -> numbers[last(pair)] = (kind, i - 1), enumerate(found))
+    end
+    return json((
+        params=(arrays=map(array_text, model.params), tree=skeleton(model.model, model.params)),
+        state=(arrays=map(array_text, model.state), tree=skeleton(model.model, model.state)),
+        needs_key=(test_needs_key, train_needs_key),
+        has_mode=has_mode,
+        length=applicable(length, model.model) ? length(model.model) : nothing,
+        shown=sprint(show, MIME("text/plain"), model.model),
+        structure=outline(model.model, numbers),
+    ))
+end
+
+function array_text((path, array))
+    T = eltype(array)
+    T <: PyBridge.Wired || throw(ArgumentError("flux: expected arrays of Float16, Float32 or " *
+        "Float64, or of complex numbers of them, got $T at $(join(path, '.')). Convert the " *
+        "model first, for example with f32."))
+    return (dtype=keys(PyBridge.DTYPES)[PyBridge.dtype_index(T)], shape=reverse(size(array)))
+end
+
+# The tree of the arrays, by their numbers. In tuples and vectors every child has its place; a
+# struct has those fields that hold arrays. An array that stands in several places is in the
+# first of them.
+function skeleton(model, found)
+    numbers = Dict(path => i - 1 for (i, (path, _)) in enumerate(found))
+    return something(skeleton(model, (), numbers), (;))
+end
+function skeleton(x, path, numbers)
+    haskey(numbers, path) && return numbers[path]
+    Functors.isleaf(x) && return nothing
+    children = Functors.children(x)
+    below = map(name -> skeleton(children[name], (path..., name), numbers), Tuple(keys(children)))
+    if !(x isa Union{Tuple,NamedTuple,AbstractVector})
+        held = [i for i in eachindex(below) if below[i] !== nothing]
+        isempty(held) && return nothing
+        return NamedTuple{Tuple(keys(children)[i] for i in held)}(Tuple(below[i] for i in held))
+    end
+    all(isnothing, below) && return nothing
+    places = map(child -> something(child, (;)), below)
+    return x isa NamedTuple ? NamedTuple{keys(x)}(places) : places
+end
+
+"""
+    outline(x, numbers)
+
+Describe a model field by field: layers by their type, arrays by their number, functions by name.
+"""
+function outline(x, numbers)
+    haskey(numbers, x) && return (array=numbers[x],)
+    x isa Union{Nothing,Bool,Integer} && return x
+    x isa AbstractFloat && return Float64(x)
+    x isa Symbol && return (symbol=string(x),)
+    x isa Colon && return (symbol=":",)
+    x isa Union{Tuple,AbstractVector} &&
+        return (list=map(child -> outline(child, numbers), collect(Any, x)),)
+    x isa NamedTuple && return (names=collect(keys(x)),
+        list=map(child -> outline(child, numbers), collect(Any, values(x))))
+    x isa Function && return (call=string(nameof(x)), from=string(parentmodule(x)))
+    T = typeof(x)
+    return (type=string(nameof(T)), from=string(parentmodule(T)), fields=NamedTuple{fieldnames(T)}(
+        map(name -> outline_field(x, name, numbers), fieldnames(T))))
+end
+
+# A generator's own state is of no use to anybody.
+outline_field(x, name, numbers) =
+    name === :rng ? nothing : outline(getfield(x, name), numbers)
+
+json(::Nothing) = "null"
+json(x::Union{Bool,Integer}) = string(x)
+json(x::Float64) = isfinite(x) ? repr(x) : json(repr(x))
+json(x::Union{Symbol,AbstractString}) = string('"', escape_json(string(x)), '"')
+json(x::Union{Tuple,AbstractVector}) = string('[', join(map(json, x), ','), ']')
+json(x::NamedTuple) =
+    string('{', join(["$(json(k)):$(json(v))" for (k, v) in pairs(x)], ','), '}')
+
+escape_json(text) = replace(text, '\\' => "\\\\", '"' => "\\\"", '\n' => "\\n",
+    r"[\x00-\x1f]" => c -> "\\u" * string(UInt16(only(c)); base=16, pad=4))

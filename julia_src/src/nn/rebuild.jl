@@ -1,0 +1,158 @@
+# A model as a function of its arrays. A plan is made once, from the model; `rebuild` then puts
+# any arrays in the place of the model's own: dual numbers, tracked arrays. The model itself is
+# never written to. Plans are made in ext/PyBridgeFluxExt.jl.
+
+"What a plan is made of."
+abstract type Part end
+
+"A part of the model that is used as it is."
+struct Keep{T} <: Part
+    value::T
+end
+
+"The place of parameter number `I`."
+struct Parameter{I} <: Part end
+
+"The place of array number `I` of the state."
+struct StateArray{I} <: Part end
+
+"An array that wraps another one, such as a transpose; `unwrap` takes its cotangent apart."
+struct Wrapped{F,G,P<:Part} <: Part
+    wrap::F
+    unwrap::G
+    parent::P
+end
+
+"A layer or container; `make` gets its children in their places."
+struct Node{C,F} <: Part
+    children::C
+    make::F
+end
+
+"The place of a dropout layer's generator; `path` numbers the children down to the layer."
+struct MaskSource{N} <: Part
+    path::NTuple{N,Int}
+    p::Float64
+end
+
+"""
+    rebuild(plan, params, state, key)
+
+Make a model from its plan and its arrays.
+
+# Arguments
+- `plan`: a [`Part`](@ref).
+- `params`, `state`: tuples of arrays.
+- `key`: two `UInt32` words, or `nothing`.
+"""
+rebuild(p::Keep, params, state, key) = p.value
+rebuild(::Parameter{I}, params, state, key) where {I} = params[I]
+rebuild(::StateArray{I}, params, state, key) where {I} = state[I]
+rebuild(p::Wrapped, params, state, key) = p.wrap(rebuild(p.parent, params, state, key))
+rebuild(p::Node, params, state, key) =
+    p.make(map(child -> rebuild(child, params, state, key), p.children))
+rebuild(p::MaskSource, params, state, ::Nothing) = MaskRNG(nothing, p.p)
+rebuild(p::MaskSource, params, state, key) =
+    MaskRNG(foldl(fold_in, p.path; init=(UInt32(key[1]), UInt32(key[2]))), p.p)
+
+# One rule for all: no AD system looks into constructors, and a parameter that stands in several
+# places gets the sum of their cotangents.
+function ChainRulesCore.rrule(::typeof(rebuild), plan::Part, params, state, key)
+    model = rebuild(plan, params, state, key)
+    function rebuild_pullback(model̄)
+        params̄ = Any[ZeroTangent() for _ in params]
+        add_cotangents!(params̄, plan, unthunk(model̄))
+        return (NoTangent(), NoTangent(), Tangent{typeof(params)}(params̄...), NoTangent(),
+            NoTangent())
+    end
+    return model, rebuild_pullback
+end
+
+add_cotangents!(params̄, ::Part, x̄) = nothing
+add_cotangents!(params̄, ::Part, ::NoGradient) = nothing
+add_cotangents!(params̄, ::Parameter, ::NoGradient) = nothing
+add_cotangents!(params̄, ::Wrapped, ::NoGradient) = nothing
+add_cotangents!(params̄, ::Node, ::NoGradient) = nothing
+function add_cotangents!(params̄, ::Parameter{I}, x̄) where {I}
+    params̄[I] += x̄
+    return nothing
+end
+function add_cotangents!(params̄, p::Wrapped, x̄)
+    parent = x̄ isa AbstractArray ? p.unwrap(x̄) : unthunk(cotangent_part(x̄, :parent))
+    return add_cotangents!(params̄, p.parent, parent)
+end
+function add_cotangents!(params̄, p::Node, x̄)
+    for name in keys(p.children)
+        add_cotangents!(params̄, p.children[name], unthunk(cotangent_part(x̄, name)))
+    end
+    return nothing
+end
+
+# A field that has no cotangent may be missing.
+cotangent_part(x̄::Tangent, name) = cotangent_part(ChainRulesCore.backing(x̄), name)
+cotangent_part(x̄::NamedTuple, name) = get(x̄, name, nothing)
+# Zygote's cotangent of a mutable struct.
+cotangent_part(x̄::Ref, name) = cotangent_part(x̄[], name)
+cotangent_part(x̄::NoGradient, name) = nothing
+cotangent_part(x̄, name) = x̄[name]
+
+# --- what a call is made of ------------------------------------------------------------------
+
+"""
+    ModelCall{training}(plan)
+
+A model as the function that Python calls: `(params, state, x, key) -> (y, state)` in training,
+`-> y` in test mode. The mode is in the plan: the layers of a rebuilt model hold it.
+"""
+struct ModelCall{Training,P<:Part}
+    plan::P
+end
+ModelCall{Training}(plan) where {Training} = ModelCall{Training,typeof(plan)}(plan)
+
+function (f::ModelCall{true})(params, state, x, key)
+    arrays = own(state)
+    y = rebuild(f.plan, params, arrays, key)(x)
+    return y, arrays
+end
+(f::ModelCall{false})(params, state, x, key) = rebuild(f.plan, params, state, key)(x)
+
+# Layers write their new statistics into these.
+own(state) = map(x -> x isa Number ? fill(x) : Array(x), state)
+ChainRulesCore.@non_differentiable own(::Any)
+
+"""
+    Running(array)
+
+Running statistics that a layer writes to. What arrives with a derivative loses it: under
+ForwardDiff and Tracker the layer's new statistics are dual or tracked.
+"""
+struct Running{T,N} <: AbstractArray{T,N}
+    array::Array{T,N}
+end
+Base.size(r::Running) = size(r.array)
+Base.IndexStyle(::Type{<:Running}) = IndexLinear()
+Base.getindex(r::Running, i::Int) = r.array[i]
+Base.setindex!(r::Running, v, i::Int) = setindex!(r.array, primal(v), i)
+
+"""
+    MaskRNG(key, p)
+
+The generator of a dropout layer with probability `p`: `rand!` fills 2 where the mask keeps and 0
+where it drops, so that Flux's `rand > p` is JAX's mask for every `p` and element type (also
+where `p` is rounded to 0 or 1). The second and later masks of a layer that is called more than
+once come from `fold_in(key, n)`, n = 1, 2, ... Without a key everything is kept.
+"""
+mutable struct MaskRNG{K<:Union{Nothing,NTuple{2,UInt32}}} <: AbstractRNG
+    const key::K
+    const p::Float64
+    calls::Int
+end
+MaskRNG(key, p) = MaskRNG(key, p, 0)
+
+Random.rand!(::MaskRNG{Nothing}, x::Array{T}) where {T} = fill!(x, T(2))
+function Random.rand!(rng::MaskRNG, x::Array{T}) where {T}
+    key = rng.calls == 0 ? rng.key : fold_in(rng.key, rng.calls)
+    rng.calls += 1
+    keep = keep_mask(key, rng.p, size(x))
+    return map!(kept -> ifelse(kept, T(2), zero(T)), x, keep)
+end
