@@ -68,7 +68,7 @@ const PUBLIC = (:cond, :switch, :primal, :value_and_gradient, :pullback, :pushfo
     :BatchNorm, :InstanceNorm, :LayerNorm, :GroupNorm, :WeightNorm, :Chain, :SkipConnection,
     :Parallel, :batchnorm, :instancenorm, :layernorm, :groupnorm, :glorot_uniform,
     :glorot_normal, :kaiming_uniform, :kaiming_normal, :truncated_normal, :lecun_normal,
-    :orthogonal, :identity_init, :normal_init, :zeros_init, :ones_init)
+    :orthogonal, :identity_init, :normal_init, :zeros_init, :ones_init, :MaskRNG, :rekey!)
 @static VERSION >= v"1.11" && eval(Expr(:public, PUBLIC...))
 
 end

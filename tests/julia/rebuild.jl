@@ -46,13 +46,13 @@ end
 @testset "masks of a layer" begin
     key = (0x00000000, 0x0000002a)
     for T in (Float16, Float32, Float64), p in (0.0, 0.3, 1.0)
-        rng = MaskRNG(key, p)
+        rng = MaskRNG(p, key)
         drawn = rand!(rng, Array{T}(undef, 3, 4))
         @test (drawn .> T(p)) == PyBridge.keep_mask(key, p, (3, 4))
         @test (rand!(rng, drawn) .> T(p)) ==
               PyBridge.keep_mask(PyBridge.fold_in(key, 1), p, (3, 4))
     end
-    @test all(rand!(MaskRNG(nothing, 0.0), zeros(2)) .> 0)
+    @test all(rand!(MaskRNG(0.0), zeros(2)) .> 0)
     source = rebuild(MaskSource((1, 2), 0.5), (), (), UInt32[0, 42])
     @test source.key == PyBridge.fold_in(PyBridge.fold_in(key, 1), 2)
 end

@@ -51,9 +51,9 @@ rebuild(::StateArray{I}, params, state, key) where {I} = state[I]
 rebuild(p::Wrapped, params, state, key) = p.wrap(rebuild(p.parent, params, state, key))
 rebuild(p::Node, params, state, key) =
     p.make(map(child -> rebuild(child, params, state, key), p.children))
-rebuild(p::MaskSource, params, state, ::Nothing) = MaskRNG(nothing, p.p)
+rebuild(p::MaskSource, params, state, ::Nothing) = MaskRNG(p.p)
 rebuild(p::MaskSource, params, state, key) =
-    MaskRNG(foldl(fold_in, p.path; init=(UInt32(key[1]), UInt32(key[2]))), p.p)
+    MaskRNG(p.p, foldl(fold_in, p.path; init=(UInt32(key[1]), UInt32(key[2]))))
 
 # One rule for all: no AD system looks into constructors, and a parameter that stands in several
 # places gets the sum of their cotangents.
@@ -135,24 +135,48 @@ Base.getindex(r::Running, i::Int) = r.array[i]
 Base.setindex!(r::Running, v, i::Int) = setindex!(r.array, primal(v), i)
 
 """
-    MaskRNG(key, p)
+    MaskRNG(p, key=nothing)
 
-The generator of a dropout layer with probability `p`: `rand!` fills 2 where the mask keeps and 0
-where it drops, so that Flux's `rand > p` is JAX's mask for every `p` and element type (also
-where `p` is rounded to 0 or 1). The second and later masks of a layer that is called more than
-once come from `fold_in(key, n)`, n = 1, 2, ... Without a key everything is kept.
+A generator for a Flux dropout layer of probability `p`: its masks are JAX's for the key, a tuple
+of two `UInt32`. The second and later masks come from `fold_in(key, n)`, n = 1, 2, ...; without a
+key everything is kept. [`rekey!`](@ref) starts again with another key.
+
+# Examples
+```jldoctest
+julia> using PyBridge, Random
+
+julia> rng = PyBridge.MaskRNG(0.5, (0x00000000, 0x0000002a));
+
+julia> rand!(rng, zeros(4)) .> 0.5  # what Flux.Dropout(0.5; rng) keeps
+4-element BitVector:
+ 1
+ 0
+ 0
+ 0
+```
 """
-mutable struct MaskRNG{K<:Union{Nothing,NTuple{2,UInt32}}} <: AbstractRNG
-    const key::K
+mutable struct MaskRNG <: AbstractRNG
     const p::Float64
+    key::Union{Nothing,NTuple{2,UInt32}}
     calls::Int
 end
-MaskRNG(key, p) = MaskRNG(key, p, 0)
+MaskRNG(p, key=nothing) = MaskRNG(p, key, 0)
 
-Random.rand!(::MaskRNG{Nothing}, x::Array{T}) where {T} = fill!(x, T(2))
+"""
+    rekey!(rng::MaskRNG, key) -> rng
+
+Let the next mask be the first one of `key`, a tuple of two `UInt32`.
+"""
+function rekey!(rng::MaskRNG, key)
+    rng.key, rng.calls = key, 0
+    return rng
+end
+
+# Fills 2 where the mask keeps and 0 where it drops, so that Flux's `rand > p` is the mask for
+# every `p` and element type, also where `p` is rounded to 0 or 1.
 function Random.rand!(rng::MaskRNG, x::Array{T}) where {T}
+    rng.key === nothing && return fill!(x, T(2))
     key = rng.calls == 0 ? rng.key : fold_in(rng.key, rng.calls)
     rng.calls += 1
-    keep = keep_mask(key, rng.p, size(x))
-    return map!(kept -> ifelse(kept, T(2), zero(T)), x, keep)
+    return map!(kept -> ifelse(kept, T(2), zero(T)), x, keep_mask(key, rng.p, size(x)))
 end
