@@ -55,6 +55,7 @@ class Dropout(Layer):
     """
 
     p: float
+    _: dataclasses.KW_ONLY
     dims: int | tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:

@@ -108,8 +108,8 @@ def test_docstring(test):
 def public_names() -> list[str]:
     return [
         name
-        for name, value in vars(pb).items()
-        if not name.startswith("_") and not inspect.ismodule(value)
+        for name in dir(pb)
+        if not name.startswith("_") and not inspect.ismodule(getattr(pb, name))
     ]
 
 
@@ -220,3 +220,11 @@ def test_blocks_share_a_namespace_and_julia_waits(tmp_path):
     with contextlib.suppress(AssertionError):
         run_page(page, julia=True)
         pytest.fail("the block that needs Julia did not run")
+
+
+def test_reference_has_every_name_of_nn_and_no_other():
+    from pybridge import nn
+
+    text = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+    names = [n for n, v in vars(nn).items() if callable(v) and not n.startswith("_")]
+    assert sorted(set(re.findall(r"`nn\.(\w+)", text))) == sorted(names)
