@@ -23,11 +23,11 @@ import pybridge as pb
 FLUX_ALONE = Path(__file__).with_name("digits_in_flux.jl")
 MODEL = """
 Chain(
-    Conv((3, 3), 1 => 16; pad=1), BatchNorm(16, relu), MaxPool((2, 2)),
-    Conv((3, 3), 16 => 32; pad=1), BatchNorm(32, relu), MaxPool((2, 2)),
+    Conv((3, 3), 1 => 16; pad=1, bias=false), BatchNorm(16, relu), MeanPool((2, 2)),
+    Conv((3, 3), 16 => 32; pad=1, bias=false), BatchNorm(32, relu), MeanPool((2, 2)),
     Flux.flatten, Dropout(0.3), Dense(128 => 10))
 """
-LEARNING_RATE = 3e-3
+LEARNING_RATE, MOMENTUM = 0.05, 0.9
 
 
 def train(model, params, state, data, batches, keys):
@@ -36,7 +36,7 @@ def train(model, params, state, data, batches, keys):
     Nothing here knows whether JAX or Flux computes the layer.
     """
     x, y, x_test, y_test = data
-    optimizer = optax.adam(LEARNING_RATE)
+    optimizer = optax.sgd(LEARNING_RATE, MOMENTUM)
     moments = optimizer.init(params)
 
     def loss(params, state, x, y, key):
@@ -64,7 +64,7 @@ def train_in_flux(params, data, batches, keys):
         FLUX_ALONE.read_text().replace("MODEL", MODEL), using=("Flux",), layout="reversed"
     )
     words = np.asarray(jax.random.key_data(keys))
-    losses, accuracy = run(params, x, y, x_test, y_test, batches, words, LEARNING_RATE)
+    losses, accuracy = run(params, x, y, x_test, y_test, batches, words, LEARNING_RATE, MOMENTUM)
     return [float(value) for value in losses], float(accuracy)
 
 

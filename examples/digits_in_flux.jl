@@ -1,17 +1,19 @@
 # The third way of examples/digits.py: Flux alone, from the same weights, batches and keys. The
 # masks are JAX's, since the dropout layer's generator is PyBridge's.
-function (weights, x, y, x_test, y_test, batches, words, learning_rate)
+using .Flux: BatchNorm, Chain, Conv, Dense, Dropout, MeanPool, relu
+
+function (weights, x, y, x_test, y_test, batches, words, rate, momentum)
     rng = PyBridge.MaskRNG(0.3)
     model = MODEL
-    model = Flux.Chain(map(model.layers) do layer
-        layer isa Flux.Dropout ? Flux.Dropout(layer.p; rng) : layer
+    model = Chain(map(model.layers) do layer
+        layer isa Dropout ? Dropout(layer.p; rng) : layer
     end)
     for (layer, arrays) in zip(model.layers, weights.layers), name in keys(arrays)
         copyto!(getproperty(layer, name), arrays[name])
     end
-    optimiser = Flux.setup(Flux.Adam(Float32(learning_rate)), model)
-    place = findfirst(layer -> layer isa Flux.Dropout, model.layers) - 1
-    losses = Float64[]
+    optimiser = Flux.setup(Flux.Momentum(Float32(rate), Float32(momentum)), model)
+    place = findfirst(layer -> layer isa Dropout, model.layers) - 1
+    losses = Float32[]
     for (batch, key) in zip(eachcol(batches), eachcol(words))
         PyBridge.rekey!(rng, PyBridge.fold_in(Tuple(key), place))
         chosen = batch .+ 1
@@ -21,5 +23,5 @@ function (weights, x, y, x_test, y_test, batches, words, learning_rate)
         push!(losses, loss)
     end
     right = Flux.onecold(model(x_test), 0:9) .== y_test
-    return losses, sum(right) / length(right)
+    return losses, Float32(sum(right) / length(right))
 end

@@ -21,8 +21,8 @@ function in_mode(model, training)
     return model
 end
 
-@testset "nn like Flux, $T, training=$training" for T in (Float64, Float32),
-    training in (true, false)
+@testset "nn like Flux, $T, training=$training" for (T, training) in (
+    (Float64, true), (Float64, false), (Float32, true))
 
     near(a, b, rtol) = isapprox(a, b; rtol, atol=rtol)
     @testset "$name" for (name, (layer, size, build)) in LAYERS

@@ -7,12 +7,15 @@ import subprocess
 from pathlib import Path
 
 import julia_state
+import pytest
 
 from pybridge.julia._environments import entries, folder
 from pybridge.julia._session import session
 
 
-def test_pybridge_jl(record_property):
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("part", ["runtests.jl", "runlayers.jl"])
+def test_pybridge_jl(part, record_property):
     started = session()
     # The AD systems, and Flux, which the layers are compared with.
     for package in entries():
@@ -24,7 +27,7 @@ def test_pybridge_jl(record_property):
         f"--project={started.project}",
         "--startup-file=no",
         "--color=no",
-        str(Path(__file__).with_name("runtests.jl")),
+        str(Path(__file__).with_name(part)),
         *map(str, folders),
     ]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -33,5 +36,5 @@ def test_pybridge_jl(record_property):
     assert done.returncode == 0, report
     assert counts is not None, report
     # The count is what tells a run of everything from a run of nothing.
-    record_property("note", f"PyBridge.jl: {counts[1]} tests passed in Julia")
+    record_property("note", f"PyBridge.jl, {part}: {counts[1]} tests passed in Julia")
     assert int(counts[1]) > 200, report

@@ -32,7 +32,7 @@ function standardise(how, training, x, scale, bias, running_mean, running_var, m
     if fixed
         mean, var = column_of(x, running_mean), column_of(x, running_var)
     else
-        training && check_count(how, x, mask)
+        training && check_count(how, x)
         mean, var, count = moments(how.sharing, x, mask)
     end
     root = inv.(sqrt.(var .+ convert(real_type(var), how.eps)))
@@ -48,7 +48,7 @@ function standardise(how, training, x, scale, bias, running_mean, running_var, m
 end
 
 column_of(x, v) = reshape(convert.(promote_type(working_type(x), eltype(v)), v), :, 1)
-real_type(x) = eltype(x) <: AbstractFloat ? eltype(x) : Float64
+real_type(x) = primal_type(eltype(x))
 
 function ChainRulesCore.rrule(
     ::typeof(normalise), how::ChannelNorm, training, x, scale, bias, running_mean,
@@ -93,14 +93,12 @@ times_cells(scale, sums) = scale .* sums
 along_channels(::Nothing, sums) = NoTangent()
 along_channels(parameter, sums) = ProjectTo(parameter)(vec(sum(sums; dims=2)))
 
-function check_count(how, x, mask)
-    how.name === :GroupNorm && return nothing
+# Channels of which a mask leaves less than two values keep their running statistics.
+function check_count(how, x)
     values = values_per_cell(how.sharing, x)
-    fewest = mask === nothing || !how.sharing.across_batch ? values :
-             minimum(sum_cells(identity, 0, size(x), true, (mask,), ()))
-    fewest > 1 && return nothing
+    (how.name === :GroupNorm || values > 1) && return nothing
     throw(ArgumentError(
-        "$(how.name): expected more than one value per channel in training, got $fewest, which " *
+        "$(how.name): expected more than one value per channel in training, got $values, which " *
         "has no variance. Give a larger batch, or training=false."))
 end
 

@@ -1,0 +1,35 @@
+# What PyBridge's own tests share.
+
+const ROOT = dirname(dirname(@__DIR__))
+foreach(path -> insert!(LOAD_PATH, 2, path), reverse(ARGS))
+insert!(LOAD_PATH, 2, joinpath(ROOT, "julia_src"))
+
+using Flux: Flux
+using ForwardDiff: ForwardDiff
+using InteractiveUtils: InteractiveUtils
+using NNlib: NNlib
+using PyBridge: PyBridge, is_differentiating, within_gradient
+using Test: @inferred, @test, @test_throws, @testset, detect_ambiguities, detect_unbound_args
+using Tracker: Tracker
+using Yota: Yota
+using Zygote: Zygote
+
+const SYSTEMS = (:zygote, :forwarddiff, :tracker, :yota)
+
+"Value and gradient of `f` at `args` with respect to all of them."
+function value_and_gradient(system, f, args...)
+    numbers = Val(ntuple(identity, length(args)))
+    return PyBridge.value_and_gradient(PyBridge.BACKENDS[system], f, args, numbers)
+end
+
+"Central differences in Float64: the truth that no AD system had a hand in."
+function differences(f, args...; h=1e-6)
+    v = PyBridge.ravel(args)
+    g(v) = f(PyBridge.unravel(args, v)...)
+    slopes = [(g(v + h * (1:length(v) .== i)) - g(v - h * (1:length(v) .== i))) / 2h
+              for i in eachindex(v)]
+    return PyBridge.unravel(args, slopes)
+end
+
+close_to(a::Union{Tuple,NamedTuple}, b) = all(map(close_to, values(a), values(b)))
+close_to(a, b) = isapprox(a, b; rtol=1e-6, atol=1e-7, nans=true)
