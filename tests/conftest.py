@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -37,6 +38,16 @@ def pytest_runtest_setup(item):
     if julia_state.is_required():
         pytest.fail(f"PYBRIDGE_REQUIRE_JULIA is set, but: {reason}", pytrace=False)
     pytest.skip(NOT_FOUND + reason)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes():
+    """Start Julia once before several processes do: packages are resolved and compiled."""
+    subprocess.run(
+        [sys.executable, "-c", "import julia_state; julia_state.why_not()"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+    )
 
 
 def pytest_terminal_summary(terminalreporter):

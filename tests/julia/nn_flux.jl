@@ -54,3 +54,22 @@ end
         end
     end
 end
+
+# The column of Flux in the tables of docs/layers.
+@testset "where Flux differs" begin
+    batch = Flux.trainmode!(Flux.BatchNorm(2))
+    batch(ones(Float32, 2, 1))
+    @test all(isnan, batch.σ²)  # one value per channel
+    @test_throws "more than one value per channel" PyBridge.batchnorm(
+        (;), (mean=zeros(2), var=ones(2)), ones(2, 1); training=true)
+
+    x = fill(NaN, 100)
+    @test all(isnan, Flux.trainmode!(Flux.Dropout(0.5))(x))
+    dropped = PyBridge.dropout((0x00000000, 0x00000001), x, 0.5; training=true)
+    @test any(iszero, dropped)
+
+    x = [0.0, 1e-3, 2e-3]
+    @test Flux.LayerNorm(3; affine=false, eps=1e-5)(x) ≈ (x .- 1e-3) ./ sqrt(2e-6 / 3 + 1e-10)
+    ours, _ = PyBridge.apply(PyBridge.LayerNorm(3; affine=false), (;), (;), x)
+    @test ours ≈ (x .- 1e-3) ./ sqrt(2e-6 / 3 + 1e-5)
+end
