@@ -147,6 +147,82 @@ end
     @test !(flux ≈ documented) && flux ≈ (x .- 1.005) ./ sqrt(0.005^2 + 1e-4)
 end
 
+"Value and gradient of `sum(w .* maxpool(x))`, window by window."
+function pooled_by_hand(layer, x, w)
+    space = ndims(x) - 2
+    before = length(layer.pad) == space ? layer.pad : layer.pad[1:2:end]
+    y, gradient = zero(w), zero(x)
+    for window in CartesianIndices(w)
+        places = [i for i in CartesianIndices(x) if all(1:ndims(x)) do d
+            d > space && return i[d] == window[d]
+            0 < i[d] + before[d] - (window[d] - 1) * layer.stride[d] <= layer.window[d]
+        end]
+        y[window], winner = findmax(x[places])
+        gradient[places[winner]] += w[window]
+    end
+    return sum(w .* y), gradient
+end
+
+pooled_sum(layer, w) = x -> sum(w .* PyBridge.apply(layer, (;), (;), x)[1])
+
+@testset "nn: maxpool gives the gradient to the largest value" begin
+    pool = PyBridge.MaxPool((2,))
+    close = reshape(Float32[1, 1.0001, 2, 1.9998, -3, -2.9997], 6, 1, 1)
+    exact = [0, 1, 1, 0, 0, 1]
+    @testset "$system" for system in SYSTEMS
+        value, (gradient,) = value_and_gradient(system, pooled_sum(pool, 1), close)
+        @test value ≈ 1.0001f0 + 2 - 2.9997f0
+        @test vec(gradient) == exact && eltype(gradient) == Float32
+    end
+    # An unexpected pass means that NNlib is repaired, and that `maxima` can go.
+    flux = vec(only(Zygote.gradient(x -> sum(Flux.MaxPool((2,))(x)), close)))
+    @test flux != exact && flux == [1, 0, 1, 0, 1, 0]
+
+    # More values than ForwardDiff takes at once.
+    tied, all_of_it = ones(16, 1, 1), PyBridge.MaxPool((16,))
+    flux = ForwardDiff.gradient(x -> sum(Flux.MaxPool((16,))(x)), tied)
+    @test flux != (1:16 .== 1) && sum(flux) > 1
+    special = reshape([NaN, 3, -Inf, -Inf, Inf, 1, NaN, NaN, -0.0, 0.0], 10, 1, 1)
+    @testset "$system: ties and special values" for system in SYSTEMS
+        @test vec(value_and_gradient(system, pooled_sum(all_of_it, 1), tied)[2][1]) == (1:16 .== 1)
+        # Plain `sum`: of w .* y with an Inf Tracker's derivative is NaN.
+        f(x) = sum(PyBridge.apply(pool, (;), (;), x)[1])
+        @test vec(value_and_gradient(system, f, special)[2][1]) == [0, 1, 0, 0, 1, 0, 0, 0, 1, 0]
+    end
+
+    for system in (:forwarddiff, :zygote), x in (tied, noise((16, 1, 1), 3)),
+        layer in (pool, all_of_it)
+
+        loss(x) = sum(sin.(PyBridge.apply(layer, (;), (;), x)[1]))
+        _, winners = pooled_by_hand(layer, x, ones(16 ÷ only(layer.window), 1, 1))
+        H = reshape(PyBridge.hessian(PyBridge.BACKENDS[system], loss, (x,), Val((1,))), 16, 16)
+        @test H ≈ [i == j ? -winners[i] * sin(x[i]) : 0.0 for i in 1:16, j in 1:16]
+    end
+end
+
+@testset "nn: maxpool window by window" begin
+    for (size, window, stride, pad) in (
+        ((9, 2, 3), (3,), (2,), (1, 2)), ((7, 1, 2), (2,), (3,), (1,)), ((8, 2, 1), (4,), (1,), 0),
+        ((6, 7, 2, 2), (3, 2), (1, 2), (2, 1, 0, 1)), ((5, 4, 1, 2), (2, 3), (2, 1), (1, 2)),
+        ((5, 4, 3, 2, 1), (2, 3, 2), (1, 2, 1), (1, 0, 2, 1, 0, 1)),
+        ((4, 5, 4, 1, 2), (3, 2, 2), (2, 2, 1), 1)),
+        ties in (false, true)
+
+        layer = PyBridge.MaxPool(window; stride, pad)
+        x = Float32.(noise(size, length(window)))
+        # No -0.0, which `findmax` takes for less than 0.0.
+        ties && (x = round.(2 .* x) ./ 2 .+ 0)
+        # Eighths, which add up without rounding.
+        w = Float32.(round.(8 .* noise(Base.size(PyBridge.apply(layer, (;), (;), x)[1]), 5)) ./ 8)
+        expected, slope = pooled_by_hand(layer, x, w)
+        @testset "$system: $size, $window, ties $ties" for system in SYSTEMS
+            value, (gradient,) = value_and_gradient(system, pooled_sum(layer, w), x)
+            @test value ≈ expected && gradient == slope
+            @test eltype(gradient) == Float32
+        end
+    end
+end
+
 @testset "nn: embedding" begin
     layer = PyBridge.Embedding(3 => 2)
     params = (weight=[1.0 2 3; 4 5 6],)

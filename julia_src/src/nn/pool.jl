@@ -3,6 +3,10 @@
 
 The maximum of each window of the axes in front of channels and batch. Padding never wins.
 
+At a tie the derivative is that of the first of the equal values in memory order, exactly, as in
+Python and under every AD system. NNlib's gradient, and so Flux's, goes to the first value that is
+approximately the maximum (`≈`).
+
 There are no parameters. The input has size `(space..., channels, batch)`. The twin in Python
 is `pybridge.nn.MaxPool`, whose tuples are reversed; the source is `Flux.MaxPool`.
 
@@ -86,7 +90,7 @@ function apply(layer::Pool, params, state, x; key=nothing, training=:auto)
     return pooled(layer, x, pool_dims(layer, size(x))), state
 end
 
-pooled(::MaxPool, x, dims) = NNlib.maxpool(x, dims)
+pooled(::MaxPool, x, dims) = ruled(maxima, x, dims)
 pooled(::Union{MeanPool,GlobalMeanPool}, x, dims) = NNlib.meanpool(x, dims)
 
 function pool_dims(layer::Union{MaxPool,MeanPool}, x_size)
@@ -97,3 +101,55 @@ function pool_dims(layer::Union{MaxPool,MeanPool}, x_size)
 end
 pool_dims(::GlobalMeanPool, x_size) = NNlib.PoolDims(x_size, x_size[1:end-2])
 ChainRulesCore.@non_differentiable pool_dims(::Any, ::Any)
+
+# Two faults of NNlib's: its gradient goes to the first value of a window that is approximately
+# the maximum, and of dual numbers that tie it takes the one with the larger derivative. Here
+# plain numbers decide.
+function maxima(x, dims)
+    values = primal(x)
+    largest = NNlib.maxpool(values, dims)
+    values === x && return largest
+    y = convert(Array{eltype(x)}, largest)
+    each_winner((window, place) -> y[window] = x[place], values, largest, dims)
+    return y
+end
+
+function ChainRulesCore.rrule(::typeof(maxima), x, dims)
+    y = maxima(x, dims)
+    function maxima_pullback(ȳ)
+        ȳ = unthunk(ȳ)
+        # Arrays on GPUs have methods of their own.
+        y isa Array || return NoTangent(), NNlib.∇maxpool(ȳ, y, x, dims), NoTangent()
+        x̄ = fill!(similar(x, promote_type(eltype(x), eltype(ȳ))), 0)
+        each_winner((window, place) -> x̄[place] += ȳ[window], primal(x), primal(y), dims)
+        return NoTangent(), ProjectTo(x)(x̄), NoTangent()
+    end
+    return y, maxima_pullback
+end
+
+"""
+    each_winner(f, x, y, dims)
+
+Call `f(window, place)` for each window, an index of `y`, with the place in `x`, a linear index, of
+the first value that equals the window's in `y`. A window without one, as of NaN only, is left out.
+"""
+function each_winner(f::F, x::AbstractArray{<:Any,N}, y, dims) where {F,N}
+    kernel, stride, pad = NNlib.kernel_size(dims), NNlib.stride(dims), NNlib.padding(dims)
+    numbers = LinearIndices(x)
+    for window in CartesianIndices(y)
+        places = CartesianIndices(ntuple(Val(N)) do d
+            d > N - 2 && return window[d]:window[d]
+            before = (window[d] - 1) * stride[d] - pad[2d-1]
+            max(before + 1, 1):min(before + kernel[d], size(x, d))
+        end)
+        winner = 0
+        @inbounds largest = y[window]
+        # To the end of the window: leaving early would be a branch that nobody can predict.
+        for place in places
+            @inbounds wins = (winner == 0) & (x[place] == largest)
+            winner = ifelse(wins, numbers[place], winner)
+        end
+        winner == 0 || f(window, winner)
+    end
+    return nothing
+end
