@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from nn_helpers import draw, fixed, forward
+from peers import import_torch
 
 import pybridge as pb
 
@@ -18,7 +19,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     nnx = pytest.importorskip("flax.nnx")
     eqx = pytest.importorskip("equinox")
-    torch = pytest.importorskip("torch")
+    torch = import_torch()
     keras = pytest.importorskip("keras")
 
 

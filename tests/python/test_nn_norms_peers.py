@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from layer_helpers import close, fresh, ignore_mode_warnings, random
+from peers import import_torch
 
 from pybridge import nn
 
@@ -30,7 +31,7 @@ def standard_promotion(strict_promotion):
 
 @pytest.fixture
 def torch():
-    return pytest.importorskip("torch")
+    return import_torch()
 
 
 @pytest.fixture

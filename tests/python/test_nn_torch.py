@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from nn_helpers import draw, fixed, forward, pairs
+from peers import import_torch
 
 import pybridge as pb
 
-torch = pytest.importorskip("torch")
+torch = import_torch()
 pytestmark = pytest.mark.peers
 functional = torch.nn.functional
 
