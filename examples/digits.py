@@ -4,7 +4,8 @@
 
 A CNN with batch normalisation and dropout on the digits that come with scikit-learn, 8 by 8
 pixels each. All three start from the same weights and see the same batches and the same keys; so
-the dropout masks are the same, and the loss curves coincide. Needs optax and scikit-learn, and
+the dropout masks are the same, and the loss curves coincide. In double precision: training
+magnifies rounding, and in single precision the losses are 2e-2 apart within 50 steps. Needs optax and scikit-learn, and
 matplotlib for the plot: `pip install "pybridge[peers]"`.
 """
 
@@ -22,10 +23,10 @@ import pybridge as pb
 
 FLUX_ALONE = Path(__file__).with_name("digits_in_flux.jl")
 MODEL = """
-Chain(
+f64(Chain(
     Conv((3, 3), 1 => 16; pad=1, bias=false), BatchNorm(16, relu), MeanPool((2, 2)),
     Conv((3, 3), 16 => 32; pad=1, bias=false), BatchNorm(32, relu), MeanPool((2, 2)),
-    Flux.flatten, Dropout(0.3), Dense(128 => 10))
+    Flux.flatten, Dropout(0.3), Dense(128 => 10)))
 """
 LEARNING_RATE, MOMENTUM = 0.05, 0.9
 
@@ -75,8 +76,9 @@ def main():
     parser.add_argument("--steps", type=int, default=400)
     options = parser.parse_args()
 
+    jax.config.update("jax_enable_x64", True)
     images, labels = load_digits(return_X_y=True)
-    images = (images / 16).astype(np.float32).reshape(-1, 1, 8, 8)
+    images = (images / 16).reshape(-1, 1, 8, 8)
     parts = train_test_split(images, labels.astype(np.int32), test_size=0.2, random_state=0)
     data = parts[0], parts[2], parts[1], parts[3]
     draw = np.random.default_rng(0)

@@ -17,8 +17,9 @@ from pybridge.julia._session import session
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def run(name: str) -> str:
-    done = subprocess.run([sys.executable, str(EXAMPLES / name)], capture_output=True, text=True)
+def run(name: str, *options: str) -> str:
+    command = [sys.executable, str(EXAMPLES / name), *options]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -93,12 +94,26 @@ def run_julia(script: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.skipif(
+needs_peers = pytest.mark.skipif(
     not (find_spec("optax") and find_spec("sklearn")),
     reason='needs optax and scikit-learn: pip install -e ".[peers]"',
 )
+
+
+@needs_peers
 def test_train_flux_layer_in_jax():
     last = run("train_flux_layer_in_jax.py").splitlines()[-1]
     name, accuracy = last.split(": ")
     assert name == "test accuracy"
     assert float(accuracy) >= 0.95
+
+
+@needs_peers
+def test_digits_three_ways(tmp_path):
+    plot = tmp_path / "digits.svg"
+    has_matplotlib = find_spec("matplotlib") is not None
+    printed = run("digits.py", "--steps", "300", *(["--plot", plot] if has_matplotlib else []))
+    found = re.findall(r"difference in 50 steps (\S+), test accuracy (\S+)", printed)
+    assert len(found) == 3, printed
+    assert all(float(apart) < 1e-4 and float(right) >= 0.97 for apart, right in found), printed
+    assert plot.exists() == has_matplotlib
