@@ -5,8 +5,9 @@
 A CNN with batch normalisation and dropout on the digits that come with scikit-learn, 8 by 8
 pixels each. All three start from the same weights and see the same batches and the same keys; so
 the dropout masks are the same, and the loss curves coincide. In double precision: training
-magnifies rounding, and in single precision the losses are 2e-2 apart within 50 steps. Needs optax and scikit-learn, and
-matplotlib for the plot: `pip install "pybridge[peers]"`.
+magnifies rounding, and in single precision the losses are 2e-2 apart within 50 steps.
+
+Needs optax and scikit-learn, and matplotlib for the plot: `pip install "pybridge[peers]"`.
 """
 
 import argparse
