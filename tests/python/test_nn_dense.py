@@ -5,7 +5,6 @@ import re
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from nn_helpers import draw, fixed, forward
 
@@ -77,6 +76,7 @@ def test_dense_under_transformations():
 
 
 def test_dense_learns_with_optax():
+    optax = pytest.importorskip("optax")
     layer = pb.nn.Dense(3, 1)
     params, state = layer.init(jax.random.key(0))
     x = draw(2, (64, 3), np.float32)
