@@ -1,6 +1,6 @@
 """Write the generated tables into the pages; needs Julia.
 
-python docs/update_tables.py [inside-a-gradient | bridge | layers]
+python docs/update_tables.py [inside-a-gradient | bridge]
 """
 
 from __future__ import annotations
@@ -44,12 +44,6 @@ def inside_a_gradient() -> None:
     replace("inside-a-gradient.md", "pybridge check --markdown", table)
 
 
-def layers() -> None:
-    """Compare the layers with their twins."""
-    table = versions() + output("-m", "pybridge", "check", "--layers", "--markdown")
-    replace("layers/parity.md", "pybridge check --layers --markdown", table)
-
-
 def bridge() -> None:
     """Run the benchmark; nothing else should be running."""
     table = output(str(HERE.parent / "benchmarks" / "bridge.py"), "--markdown")
@@ -58,7 +52,7 @@ def bridge() -> None:
 
 def main() -> None:
     """Write the tables that are asked for, or all."""
-    pages = {"inside-a-gradient": inside_a_gradient, "bridge": bridge, "layers": layers}
+    pages = {"inside-a-gradient": inside_a_gradient, "bridge": bridge}
     for name in sys.argv[1:] or pages:
         pages[name]()
 
