@@ -150,7 +150,7 @@ def _differences(case: LayerCase, system: Backend, dtype: str, mode: str) -> tup
     got = _derivatives(
         lambda params, x: twin(params, state, x, words, training), params, x, inexact
     )
-    return _relative(_plain(got[0]), want[0]), _relative(got[1], want[1])
+    return _relative(plain_dicts(got[0]), want[0]), _relative(got[1], want[1])
 
 
 def materials(case: LayerCase, dtype: str) -> tuple[Any, Any, Any, jax.Array]:
@@ -225,11 +225,11 @@ def _slope_difference(
     return abs(float(difference) - float(slope)) / scale
 
 
-def _plain(tree: Any) -> Any:
+def plain_dicts(tree: Any) -> Any:
     """Write Julia's named tuples as dicts."""
     if hasattr(tree, "_asdict"):
-        return {name: _plain(value) for name, value in tree._asdict().items()}
-    return tuple(map(_plain, tree)) if isinstance(tree, tuple) else tree
+        return {name: plain_dicts(value) for name, value in tree._asdict().items()}
+    return tuple(map(plain_dicts, tree)) if isinstance(tree, tuple) else tree
 
 
 def _relative(got: Any, want: Any) -> float:

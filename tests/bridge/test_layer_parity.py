@@ -13,6 +13,7 @@ import pytest
 import pybridge as pb
 from pybridge import nn
 from pybridge.consistency import compare, load_layers, prepare
+from pybridge.consistency._layers import plain_dicts
 
 CASES = load_layers()
 # tests/julia/nn_systems.jl has every layer under every system, against finite differences.
@@ -57,6 +58,8 @@ def test_a_key_gives_the_same_weights_in_both_languages(name):
     twin = pb.from_julia(f"key -> PyBridge.init(key, {julia})", layout="reversed")
     got = twin(np.asarray(jax.random.key_data(key)))
     want = layer.init(key)
+    got = plain_dicts(got)
+    assert jax.tree.structure(got) == jax.tree.structure(want)
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_allclose(a, b, rtol=3e-7, atol=1e-7)
