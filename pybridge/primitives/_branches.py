@@ -20,6 +20,7 @@ from jax.extend.core import ClosedJaxpr
 from jax.tree_util import keystr
 
 from .._errors import ArgumentTypeError, BranchMismatchError, explain
+from ._nondifferentiable import arrays_shown
 
 # `jax.tree_util.PyTreeDef` is a value without a type that checkers accept.
 TreeDef = Any
@@ -117,7 +118,8 @@ def flatten_operands(where: str, operands: tuple[Any, ...]) -> tuple[list[Any], 
     Raises:
         ArgumentTypeError: a leaf is not an array, a number or a key.
     """
-    with_paths, tree = jax.tree.flatten_with_path(operands)
+    with arrays_shown():
+        with_paths, tree = jax.tree.flatten_with_path(operands)
     for path, leaf in with_paths:
         _check_leaf(where, f"operands{keystr(path)}", leaf)
     return [leaf for _, leaf in with_paths], tree
@@ -168,7 +170,8 @@ def _trace_branch(
 
     def flat(*leaves: Any) -> list[Any]:
         out = function(*jax.tree.unflatten(in_tree, leaves))
-        with_paths, tree = jax.tree.flatten_with_path(out)
+        with arrays_shown():
+            with_paths, tree = jax.tree.flatten_with_path(out)
         for path, leaf in with_paths:
             _check_leaf(where, f"the output of {name}{_at(keystr(path))}", leaf)
         returned.append((tree, [keystr(path) for path, _ in with_paths]))

@@ -13,6 +13,7 @@ from .._errors import ArgumentTypeError, ArgumentValueError, explain
 from ._branches import flatten_operands, trace_branches
 from ._elementwise import broadcast_operands, switch_elementwise
 from ._masking import concrete_index, vary_with
+from ._nondifferentiable import arrays_shown
 from ._switch_primitive import bind_switch
 
 
@@ -129,7 +130,8 @@ def _dispatch(
 ) -> Any:
     leaves, in_tree = flatten_operands(where, operands)
     if jnp.ndim(index) > 0:
-        paths = [path for path, _ in jax.tree.leaves_with_path(operands)]
+        with arrays_shown():
+            paths = [path for path, _ in jax.tree.leaves_with_path(operands)]
         leaves = broadcast_operands(where, index, leaves, paths)
     leaves = vary_with(index, leaves)
     branches = trace_branches(where, names, functions, leaves, in_tree)
