@@ -34,7 +34,8 @@ def grad(
             from `pb.from_julia`.
         argnums: which argument, or arguments, to differentiate, from 0.
         backend: `"jax"`, `"finite"`, `"zygote"`, `"forwarddiff"`, `"tracker"` or `"yota"`. For a
-            function from `pb.from_julia`, `"jax"` means the system in its `ad`.
+            function from `pb.from_julia`, `"jax"` means the system in its `ad`. A Python function
+            on one of Julia's systems is lowered to Julia first, see `pb.lower`.
         has_aux: whether `f` returns `(value, aux)`; then so does the gradient function, with
             the gradient in place of the value.
 
@@ -48,6 +49,7 @@ def grad(
         UnsupportedModeError: the system cannot do it; the message names one that can.
         ArgumentTypeError: `f` is not scalar, or an argument to differentiate is not
             floating-point.
+        LoweringError: a Python function has an operation that Julia cannot do.
         JuliaError: what the Julia function threw.
 
     Example:
@@ -108,9 +110,13 @@ def value_and_grad(
         numbers = _numbers(args, argnums)
         if system == "finite":
             value, gradients = _finite_gradient(f, args, numbers, has_aux, kwargs)
-        else:
+        elif isinstance(f, JuliaFunction):
             _no_keywords(kwargs)
             value, gradients = _julia().value_and_grad(f, args, numbers, system, has_aux)
+        else:
+            value, gradients = _lowering().value_and_grad(
+                f, _as_arrays(args), kwargs, numbers, system, has_aux
+            )
         return value, gradients if isinstance(argnums, Sequence) else gradients[0]
 
     return functools.wraps(f)(compute)
@@ -162,7 +168,9 @@ def jvp(
     if system == "finite":
         found = _finite.finite_jvp(f, primals, tangents, convert=_convert(f))
         return _narrow(found.value, primals), _narrow(found.derivative, primals)
-    return _julia().jvp(f, primals, tangents, system)
+    if isinstance(f, JuliaFunction):
+        return _julia().jvp(f, primals, tangents, system)
+    return _lowering().jvp(f, _as_arrays(primals), _as_arrays(tangents), system)
 
 
 def vjp(
@@ -203,7 +211,9 @@ def vjp(
                 fix='Use pb.jvp, pb.grad or pb.jacobian with "finite", or backend="jax".',
             )
         )
-    return _julia().vjp(f, primals, system)
+    if isinstance(f, JuliaFunction):
+        return _julia().vjp(f, primals, system)
+    return _lowering().vjp(f, _as_arrays(primals), system)
 
 
 def jacobian(
@@ -243,8 +253,11 @@ def jacobian(
                 functools.partial(f, **kwargs), args, argnums, convert=_convert(f)
             )
             return _narrow(found.derivative, args)
-        _no_keywords(kwargs)
-        return _julia().jacobian(f, args, numbers, system, isinstance(argnums, int))
+        single = isinstance(argnums, int)
+        if isinstance(f, JuliaFunction):
+            _no_keywords(kwargs)
+            return _julia().jacobian(f, args, numbers, system, single)
+        return _lowering().jacobian(f, _as_arrays(args), kwargs, numbers, system, single)
 
     return functools.wraps(f)(compute)
 
@@ -287,15 +300,18 @@ def hessian(
                 functools.partial(f, **kwargs), args, argnums, convert=_convert(f)
             )
             return _narrow(found, args)
-        _no_keywords(kwargs)
-        return _julia().hessian(f, args, numbers, system, isinstance(argnums, int))
+        single = isinstance(argnums, int)
+        if isinstance(f, JuliaFunction):
+            _no_keywords(kwargs)
+            return _julia().hessian(f, args, numbers, system, single)
+        return _lowering().hessian(f, _as_arrays(args), kwargs, numbers, system, single)
 
     return functools.wraps(f)(compute)
 
 
 def _system(f: Any, backend: str) -> str:
     """Decide which system differentiates `f`, and refuse what cannot be."""
-    row = _backends.row(backend)
+    _backends.row(backend)
     if not callable(f):
         raise ArgumentTypeError(
             explain(
@@ -307,21 +323,17 @@ def _system(f: Any, backend: str) -> str:
         )
     if isinstance(f, JuliaFunction):
         return f.ad if backend == "jax" else backend
-    if row.language == "julia":
-        raise UnsupportedModeError(
-            explain(
-                f"backend={backend!r}",
-                expected="a function from pb.from_julia",
-                got=f"the Python function {getattr(f, '__name__', f)!r}",
-                fix="Python functions cannot be lowered to Julia yet: write it in Julia with "
-                'pb.from_julia("x -> ..."), or use backend="jax" or "finite".',
-            )
-        )
     return backend
 
 
 def _julia() -> Any:
     from .julia import _derivatives
+
+    return _derivatives
+
+
+def _lowering() -> Any:
+    from .lowering import _derivatives
 
     return _derivatives
 

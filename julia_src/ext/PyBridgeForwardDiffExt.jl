@@ -157,6 +157,7 @@ function check_real(b, args)
 end
 
 include("forwarddiff_jaxfunction.jl")
+include("forwarddiff_lowering.jl")
 
 @compile_workload PyBridge.exercise(ForwardDiffBackend())
 

@@ -193,6 +193,8 @@ function Tracker._forward(call::RuledCall, args...)
     return y isa Tuple ? first(y) : y, back
 end
 
+include("tracker_lowering.jl")
+
 @compile_workload PyBridge.exercise(TrackerBackend())
 
 end

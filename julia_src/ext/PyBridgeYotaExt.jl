@@ -56,6 +56,24 @@ function ChainRulesCore.rrule(
     return xs, x̄s -> (NoTangent(), x̄s)
 end
 
+# Where some leaves of an argument are left alone, a tape would have to see through the code
+# that puts the arguments together. It cannot, and need not.
+function ChainRulesCore.rrule(
+    ::Yota.YotaRuleConfig, ::typeof(PyBridge.replace_leaves), leaves, wrt::Val{numbers}, xs
+) where {numbers}
+    back(x̄s) = (NoTangent(), NoTangent(), NoTangent(), map(i -> x̄s[i], numbers))
+    return PyBridge.replace_leaves(leaves, wrt, xs), back
+end
+function ChainRulesCore.rrule(
+    ::Yota.YotaRuleConfig, ::typeof(PyBridge.assemble), tree, leaves::Tuple
+)
+    function back(x̄)
+        x̄s = map(x -> x === nothing ? NoTangent() : x, PyBridge.leaf_cotangents(tree, x̄))
+        return NoTangent(), NoTangent(), x̄s
+    end
+    return PyBridge.assemble(tree, leaves), back
+end
+
 function PyBridge.branch_rrule(::Yota.YotaRuleConfig, f, xs...)
     return value_and_back(f, xs...)
 end

@@ -42,6 +42,9 @@ function PyBridge.hessian(b::ZygoteBackend, f, args::Tuple, argnums::Val)
     return Zygote.ForwardDiff.jacobian(gradient, PyBridge.ravel(selected))
 end
 
-@compile_workload PyBridge.exercise(ZygoteBackend())
+@compile_workload begin
+    PyBridge.exercise(ZygoteBackend())
+    PyBridge.exercise_lowered(ZygoteBackend())
+end
 
 end

@@ -21,6 +21,7 @@ using Random123: Random123
 include("primitives/detection.jl")
 include("primitives/cond.jl")
 include("primitives/switch.jl")
+include("primitives/take.jl")
 include("primitives/erfinv.jl")
 include("primitives/random.jl")
 include("trees.jl")
@@ -55,13 +56,15 @@ include("nn/groupnorm.jl")
 include("nn/layernorm.jl")
 include("nn/weightnorm.jl")
 include("nn/containers.jl")
+include("lowering/Lowering.jl")
 include("precompile.jl")
 
 export DetectionError, is_differentiating, within_gradient
 
 # `cond` is no export: LinearAlgebra has one, and Flux has the layers' names. They are public all
 # the same.
-const PUBLIC = (:cond, :switch, :primal, :value_and_gradient, :pullback, :pushforward, :jacobian,
+const PUBLIC = (:take, :IndexOutOfBoundsError,
+    :cond, :switch, :primal, :value_and_gradient, :pullback, :pushforward, :jacobian,
     :hessian, :JaxFunction, :JaxLayer, :JaxError, :fold_in, :split, :bits, :uniform, :normal,
     :keep_mask, :init, :apply, :Layer, :dropout, :Dropout, :alphadropout, :AlphaDropout, :Dense,
     :Conv, :ConvTranspose, :SamePad, :MaxPool, :MeanPool, :GlobalMeanPool, :Embedding,

@@ -98,6 +98,18 @@ function execute(p::Prepared{:pushforward}, cursor)
     return pushforward(p.backend, p.f, args, tangents)
 end
 
+# For a number: how the system writes each gradient, before it is made dense.
+function execute(p::Prepared{:representations}, cursor)
+    y, back = pullback(p.backend, p.f, decode(p.spec, cursor), p.argnums)
+    return y isa Real ? [representation(x̄) for x̄ in Tuple(back(one(y)))] : Int[]
+end
+
+# The numbers are those of `REPRESENTATIONS` in pybridge/julia/_derivatives.py.
+representation(::Nothing) = 1
+representation(::NoTangent) = 2
+representation(::AbstractZero) = 3
+representation(x̄) = nameof(typeof(x̄)) in (:Fill, :Zeros) && all(iszero, x̄) ? 4 : 0
+
 execute(p::Prepared{:jacobian}, cursor) =
     jacobian(p.backend, p.f, decode(p.spec, cursor), p.argnums)
 execute(p::Prepared{:hessian}, cursor) =
@@ -284,6 +296,7 @@ end
 const REQUESTS = (
     define=(source, packages) ->
         register(evaluate(source, Base.split(packages, ','; keepempty=false))),
+    define_lowered=(source, constants) -> Lowering.define_lowered(source, constants),
     prepare=prepare,
     structure=id -> SPECS[parse(Int, id)],
     failure=id -> join((@lock LOCK pop!(FAILURES, Ptr{Int64}(parse(Int, id)))), '\x1f'),

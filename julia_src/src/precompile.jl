@@ -16,6 +16,31 @@ function exercise(backend, points=(1.0, [1.0, 2.0], Float32[1, 2]))
     end
 end
 
+"""
+    exercise_lowered(backend)
+
+The same for the operations that lowered programs use most, on arrays of Float32.
+"""
+function exercise_lowered(backend)
+    lax, two = Lowering.Lax, Val((2, 2))
+    function f(w, b, x)
+        h = lax.dot_general(x, w, Val(((1,), (2,))), Val(((), ())), Val(Float32))
+        h = lax.add(h, lax.reshape(b, Val((2, 1))))
+        h = lax.max(lax.tanh(h), 0.0f0)
+        h = lax.add(lax.mul(h, 2.0f0), lax.logistic(h))
+        h = lax.select(lax.gt(h, 0.0f0), h, 0.0f0)
+        top = lax.max(-Inf32, lax.reduce_max(h, Val((1,))))
+        top = lax.stop_gradient(lax.reshape(top, Val((1, 2))))
+        e = lax.exp(lax.sub(h, top))
+        sums = lax.reshape(lax.reduce_sum(e, Val((1,))), Val((1, 2)))
+        e = lax.sub(lax.div(e, sums), lax.log(sums))
+        e = lax.mul(lax.integer_pow(e, Val(2)), lax.broadcast_in_dim(1.0f0, two, Val(())))
+        return lax.neg(lax.div(lax.reduce_sum(lax.mul(e, h), Val((1, 2))), 4.0f0))
+    end
+    args = (ones(Float32, 2, 2), ones(Float32, 2), ones(Float32, 2, 2))
+    return value_and_gradient(backend, f, args, Val((1, 2, 3)))
+end
+
 @setup_workload begin
     output = zeros(Int64, 64)
     function ask(fields...)

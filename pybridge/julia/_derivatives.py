@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -18,7 +18,9 @@ from .._errors import (
     UnsupportedModeError,
     explain,
 )
+from .._sampling import double_precision
 from ..interop._from_julia import JuliaFunction
+from ..primitives._nondifferentiable import holds_nondifferentiable, plain
 from ._functions import PullbackHandle, Result, public
 from ._session import session
 from ._wire import as_leaf
@@ -30,9 +32,9 @@ def value_and_grad(
     f: JuliaFunction, args: tuple[Any, ...], numbers: _Numbers, backend: str, has_aux: bool
 ) -> tuple[Any, tuple[Any, ...]]:
     """Value (with `has_aux`, value and aux) and one gradient for each argument in `numbers`."""
-    _check_inexact(args, numbers, "grad")
-    if is_traced(args):
-        return jax.value_and_grad(f.with_ad(backend), numbers, has_aux)(*args)
+    check_inexact(args, numbers, "grad")
+    if _is_for_jax(args):
+        return _by_jax(jax.value_and_grad(f.with_ad(backend), numbers, has_aux), args)
     operation = "value_aux_and_grad" if has_aux else "value_and_grad"
     value, gradients = _run(f, operation, args, backend, numbers).tree()
     return value, tuple(
@@ -44,10 +46,10 @@ def jvp(
     f: JuliaFunction, primals: tuple[Any, ...], tangents: tuple[Any, ...], backend: str
 ) -> tuple[Any, Any]:
     """Value and tangent of the value."""
-    if is_traced((primals, tangents)):
+    if _is_for_jax((primals, tangents)):
         _check_native(backend, "forward")
-        return jax.jvp(f.with_ad(backend), primals, tangents)
-    directions = _tangents(primals, tangents)
+        return _by_jax(functools.partial(jax.jvp, f.with_ad(backend)), (primals, tangents))
+    directions = tangents_like(primals, tangents)
     return _run(f, "pushforward", (primals, directions), backend, ()).tree()
 
 
@@ -55,10 +57,9 @@ def vjp(
     f: JuliaFunction, primals: tuple[Any, ...], backend: str
 ) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """Value, and the function that pulls a cotangent of it back to all arguments."""
-    if is_traced(primals):
+    if _is_for_jax(primals):
         _check_native(backend, "reverse")
-        value, pull_back = jax.vjp(f.with_ad(backend), *primals)
-        return value, pull_back
+        return _vjp_by_jax(f.with_ad(backend), primals)
     numbers = tuple(range(len(primals)))
     result = _run(f, "pullback", primals, backend, numbers)
     number, value = result.raw()
@@ -90,20 +91,20 @@ def vjp(
             for x, ct in zip(primals, cotangents, strict=True)
         )
 
-    _, shown = result.tree()
-    return shown, pull
+    # The number of the pullback is no result: it has 64 bits whatever JAX can hold.
+    return jax.tree_util.tree_map(lambda y: public(y, result.wants_jax), value), pull
 
 
 def jacobian(
     f: JuliaFunction, args: tuple[Any, ...], numbers: _Numbers, backend: str, single: bool
 ) -> Any:
     """The value's tree of the arguments' trees; a tuple of those unless `single`."""
-    _check_inexact(args, numbers, "jacobian")
+    check_inexact(args, numbers, "jacobian")
     argnums = numbers[0] if single else numbers
-    if is_traced(args):
+    if _is_for_jax(args):
         forward = _backends.row(backend).mode == "forward"
         transform = jax.jacfwd if forward else jax.jacrev
-        return transform(f.with_ad(backend), argnums)(*args)
+        return _by_jax(transform(f.with_ad(backend), argnums), args)
     result = _run(f, "jacobian", args, backend, numbers)
     value, matrix = result.raw()
     if f.layout == "reversed":
@@ -125,10 +126,11 @@ def hessian(
     f: JuliaFunction, args: tuple[Any, ...], numbers: _Numbers, backend: str, single: bool
 ) -> Any:
     """The arguments' trees of the arguments' trees; tuples of those unless `single`."""
-    _check_inexact(args, numbers, "hessian")
-    if is_traced(args):
+    check_inexact(args, numbers, "hessian")
+    if _is_for_jax(args):
         _check_native(backend, "second")
-        return jax.hessian(f.with_ad(backend), numbers[0] if single else numbers)(*args)
+        argnums = numbers[0] if single else numbers
+        return _by_jax(jax.hessian(f.with_ad(backend), argnums), args)
     result = _run(f, "hessian", args, backend, numbers)
 
     def columns(rows: np.ndarray, x: Any) -> Any:
@@ -142,6 +144,23 @@ def hessian(
 
     # The columns of the transpose are the rows, one leaf's after the other's.
     return _split(result.raw().T, args, numbers, single, lambda block, x: columns(block.T, x))
+
+
+# What a system may write for a gradient that is zero; by the numbers in boundary.jl.
+REPRESENTATIONS = ("", "nothing", "NoTangent", "ZeroTangent", "Fill")
+
+
+def representations(
+    f: JuliaFunction, args: tuple[Any, ...], numbers: _Numbers, backend: str
+) -> list[str]:
+    """Tell how a reverse-mode system writes each gradient of a number.
+
+    Returns:
+        For each argument in `numbers` an element of `REPRESENTATIONS`, empty for an ordinary
+        array or number; an empty list where the value is no real number.
+    """
+    found = _run(f, "representations", args, backend, numbers).tree()
+    return [REPRESENTATIONS[int(kind)] for kind in np.ravel(found)]
 
 
 def _run(
@@ -182,7 +201,52 @@ def is_traced(tree: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in jax.tree_util.tree_leaves(tree))
 
 
-def _check_inexact(args: tuple[Any, ...], numbers: Sequence[int], where: str) -> None:
+def _is_for_jax(tree: Any) -> bool:
+    """Tell whether JAX has to take the derivative, leaf by leaf, and ask Julia for each.
+
+    Julia's systems differentiate whole arguments. In one with a `NonDifferentiable` some leaves
+    must not be asked for.
+    """
+    return is_traced(tree) or holds_nondifferentiable(tree)
+
+
+def _by_jax(transformed: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """Let JAX transform, and return what Julia would: NumPy gives NumPy, in its precision."""
+    if any(isinstance(leaf, jax.Array) for leaf in jax.tree_util.tree_leaves(plain(args))):
+        return transformed(*args)
+    with double_precision():
+        return jax.tree_util.tree_map(_as_numpy, transformed(*args))
+
+
+def _vjp_by_jax(
+    f: JuliaFunction, primals: tuple[Any, ...]
+) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    if any(isinstance(leaf, jax.Array) for leaf in jax.tree_util.tree_leaves(plain(primals))):
+        value, pull_back = jax.vjp(f, *primals)
+        return value, pull_back
+    with double_precision():
+        value, pull_back = jax.vjp(f, *primals)
+
+    def pull(cotangent: Any) -> tuple[Any, ...]:
+        given = jax.tree_util.tree_map(
+            lambda ct, y: _cast(ct, y, "the cotangent"), cotangent, value
+        )
+        with double_precision():
+            return jax.tree_util.tree_map(_as_numpy, pull_back(given))
+
+    return jax.tree_util.tree_map(_as_numpy, value), pull
+
+
+def _as_numpy(x: Any) -> Any:
+    return public(np.asarray(x), False) if isinstance(x, jax.Array) else x
+
+
+def check_inexact(args: tuple[Any, ...], numbers: Sequence[int], where: str) -> None:
+    """Refuse to differentiate by integers.
+
+    Raises:
+        ArgumentTypeError: an argument in `numbers` has such a leaf; the message has its path.
+    """
     for n in numbers:
         if all(map(_is_inexact, jax.tree_util.tree_leaves(args[n]))):
             continue  # the paths below take long to make
@@ -207,7 +271,7 @@ def _is_inexact(x: Any) -> bool:
     return _is_inexact_dtype(_dtype(x))
 
 
-@lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=64)
 def _is_inexact_dtype(dtype: Any) -> bool:
     return bool(np.issubdtype(dtype, np.inexact))
 
@@ -233,7 +297,12 @@ def _like(argument: Any, gradient: Any, wants_jax: bool | None = None) -> Any:
     )
 
 
-def _tangents(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
+def tangents_like(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Give tangents the dtypes of the primals.
+
+    Raises:
+        ArgumentTypeError: their trees differ.
+    """
     primal_tree = jax.tree_util.tree_structure(primals)
     tangent_tree = jax.tree_util.tree_structure(tangents)
     if primal_tree != tangent_tree:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 import weakref
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 
 from .._errors import ArgumentTypeError, explain
 from ._session import session
-from ._wire import Structure, as_leaf, spec, unholdable
+from ._wire import Structure, as_leaf, jax_array, spec, unholdable
 
 
 class JuliaHandle:
@@ -132,6 +133,31 @@ class JuliaHandle:
         return Result(structure, results, wants_jax)
 
 
+def lowered_handle(source: str, constants: Sequence[np.ndarray]) -> JuliaHandle:
+    """Evaluate the source of a lowered program, with the arrays that it refers to.
+
+    Args:
+        source: Julia source; its last value is the function.
+        constants: arrays, which cross as data.
+
+    Returns:
+        The handle. Without constants it is the same function in every process.
+    """
+    numbers = [str(int(_keeper().run("call", (c,), layout="reversed").raw())) for c in constants]
+    fields = (source, ",".join(numbers))
+    running = session()
+    found = running.call(lambda library: library.request("define_lowered", *fields))
+    handle = JuliaHandle.registered(int(found))
+    if not constants:
+        handle.identity = f"lowered\x1e{source}"
+    return handle
+
+
+@lru_cache(maxsize=1)
+def _keeper() -> JuliaHandle:
+    return JuliaHandle("PyBridge.Lowering.keep_constant")
+
+
 def _release(session_: Any, number: int, prepared: dict[Any, int]) -> None:
     def work(library: Any) -> None:
         for one in prepared.values():
@@ -148,22 +174,28 @@ class Result:
     results, and a dtype that JAX cannot hold at the current x64 setting is an error.
 
     Attributes:
+        leaves: the leaves as NumPy arrays, in order.
         wants_jax: whether a JAX array was among the arguments.
     """
 
     def __init__(self, structure: Structure, leaves: list[np.ndarray], wants_jax: bool):
         """Keep the parts."""
         self._structure = structure
-        self._leaves = leaves
+        self.leaves = leaves
         self.wants_jax = wants_jax
 
     def tree(self) -> Any:
         """Build the result: tuples, named tuples, None, numbers and arrays."""
-        return self._structure.build([self._public(leaf) for leaf in self._leaves])
+        return self._structure.build([self._public(leaf) for leaf in self.leaves])
 
     def raw(self) -> Any:
         """Build the result with plain NumPy arrays as leaves."""
-        return self._structure.build(self._leaves)
+        return self._structure.build(self.leaves)
+
+    def check(self) -> None:
+        """Refuse leaves that JAX cannot hold, if the caller uses JAX arrays."""
+        for leaf in self.leaves if self.wants_jax else ():
+            _check_holdable(leaf)
 
     def _public(self, leaf: np.ndarray) -> Any:
         return public(leaf, self.wants_jax)
@@ -177,9 +209,13 @@ def public(leaf: np.ndarray, wants_jax: bool) -> Any:
     """
     if not wants_jax:
         return leaf[()] if leaf.ndim == 0 else leaf
+    _check_holdable(leaf)
+    return jax_array(leaf)
+
+
+def _check_holdable(leaf: np.ndarray) -> None:
     if jax.dtypes.canonicalize_dtype(leaf.dtype) != leaf.dtype:
         raise unholdable(leaf.dtype)
-    return jax.numpy.asarray(leaf)
 
 
 class PullbackHandle:

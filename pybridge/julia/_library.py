@@ -20,6 +20,7 @@ from .._errors import (
     BackendNotLoadedError,
     BridgeError,
     DetectionError,
+    IndexOutOfBoundsError,
     JuliaError,
     UnsupportedModeError,
 )
@@ -45,6 +46,7 @@ _ERRORS: dict[str, type[BridgeError]] = {
     "DetectionError": DetectionError,
     "NonScalarError": ArgumentTypeError,
     "NotCallableError": ArgumentTypeError,
+    "OutOfBoundsError": IndexOutOfBoundsError,
     "OutputChangedError": ArgumentTypeError,
     "UnsupportedModeError": UnsupportedModeError,
     "UnsupportedValueError": ArgumentTypeError,

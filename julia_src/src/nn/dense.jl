@@ -46,7 +46,28 @@ end
 
 function apply(layer::Dense, params, state, x; key=nothing, training=:auto)
     check_axis(layer, x, 1, first(layer.channels))
-    return dense(layer.activation, params.weight, optional_bias(params), x), state
+    return connected(layer, params, x), state
+end
+
+connected(layer, params, x) = dense(layer.activation, params.weight, optional_bias(params), x)
+
+# One rule for all of it: the cost of a small layer is the number of steps that Zygote sees.
+function ChainRulesCore.rrule(config::RuleConfig{>:HasReverseMode}, ::typeof(connected), layer,
+    params::P, x::AbstractVecOrMat) where {P<:NamedTuple}
+    (; weight) = params
+    x̂ = as_eltype(weight, x)
+    y, back = ChainRulesCore.rrule(
+        config, NNlib.bias_act!, layer.activation, weight * x̂, optional_bias(params))
+    project_weight, project_x = ProjectTo(weight), ProjectTo(x)
+    function connected_pullback(ȳ)
+        _, activation, z̄, bias = back(ȳ)
+        z̄ = unthunk(z̄)
+        weight̄ = project_weight(z̄ * x̂')
+        moved = haskey(params, :bias) ? (; weight=weight̄, bias) : (; weight=weight̄)
+        return NoTangent(), Tangent{typeof(layer)}(; activation), Tangent{P}(; moved...),
+            project_x(weight' * z̄)
+    end
+    return y, connected_pullback
 end
 
 function dense(activation, weight, bias, x::AbstractVecOrMat)

@@ -93,10 +93,14 @@ struct Dropping{K,N,T}
     fill::T
 end
 
+# To the largest number rather than to infinity, as in Python: with p close to 1 a scale overflows
+# half precision, and infinity times a zero cotangent would be NaN.
+representable(T, number) = T(min(number, floatmax(T)))
+
 # Adding -0.0 changes no number, not even 0.0.
 function plan_dropout(key, x, p, dims)
     p, T = check_probability("dropout", p), check_floats("dropout", x)
-    coefficients = T.((1 / (1 - p), -0.0, 0))
+    coefficients = representable.(T, (1 / (1 - p), -0.0, 0.0))
     return Dropping(checked_key(key), p, mask_size("dropout", x, dims), coefficients...)
 end
 
@@ -105,7 +109,7 @@ function plan_alphadropout(key, x, p)
     α′ = -1.7580993408473766  # selu(-Inf)
     A = 1 / sqrt((1 - p) * (1 + p * α′^2))
     B = -A * α′ * p
-    coefficients = p == 1 ? T.((1, -0.0, 0)) : T.((A, B, A * α′ + B))
+    coefficients = p == 1 ? T.((1, -0.0, 0)) : representable.(T, (A, B, A * α′ + B))
     return Dropping(checked_key(key), p, size(x), coefficients...)
 end
 

@@ -43,7 +43,9 @@ embedded(weight, ids) = ruled(columns, weight, ids)
 embedded(weight, hot::AbstractArray{Bool}) = dense(identity, weight, false, hot)
 
 columns(weight, ids::Integer) = weight[:, ids]
-columns(weight, ids::AbstractArray{<:Integer}) = weight[:, ids]
+function columns(weight, ids::AbstractArray{<:Integer})
+    return reshape(NNlib.gather(weight, vec(ids)), size(weight, 1), size(ids)...)
+end
 function columns(weight, ids)
     throw(ArgumentError("Embedding: expected an integer or an array of integers from 1 to " *
                         "$(size(weight, 2)), got a $(typeof(ids))."))
@@ -51,12 +53,14 @@ end
 
 function ChainRulesCore.rrule(::typeof(columns), weight, ids)
     function columns_pullback(ȳ)
-        rows = reshape(unthunk(ȳ), size(weight, 1), :)
-        w̄ = fill!(similar(weight, float(eltype(rows)), size(weight)), 0)
-        for (k, id) in enumerate(ids)
-            @views w̄[:, id] .+= rows[:, k]
-        end
+        w̄ = fill!(similar(weight, float(eltype(weight)), size(weight)), 0)
+        scatter_columns!(w̄, unthunk(ȳ), ids)
         return NoTangent(), w̄, NoTangent()
     end
     return columns(weight, ids), columns_pullback
+end
+
+scatter_columns!(w̄, ȳ, id::Integer) = w̄[:, id] .+= ȳ
+function scatter_columns!(w̄, ȳ, ids)
+    return NNlib.scatter!(+, w̄, reshape(ȳ, size(w̄, 1), length(ids)), vec(ids))
 end

@@ -1,0 +1,48 @@
+# Lowered programs under Tracker: each primitive is tracked as one call, by its rule.
+
+using PyBridge.Lowering: Lowering
+
+struct Tracks <: Lowering.Mode end
+Lowering.mode(::Tracked) = Tracks()
+
+"A call that has been made: its value and the way back."
+struct Done{Y,B}
+    y::Y
+    back::B
+end
+Tracker._forward(done::Done, args...) = done.y, done.back
+
+Lowering.invoke_as(::Tracks, p::Lowering.Discrete, xs...) =
+    Lowering.forward(p, map(PyBridge.primal, xs)...)
+
+function Lowering.invoke_as(::Tracks, p::Lowering.AbstractPrimitive, xs...)
+    args = map(tracked, xs)
+    data = map(Tracker.data, args)
+    y, pull = ChainRulesCore.rrule(p, data...)
+    y isa Tuple || Lowering.is_inexact(y) || return y
+    function back(ȳ)
+        given = Tracker.data(ȳ)
+        seed = y isa Tuple ? map(seed_of, y, Tuple(given)) : given
+        _, x̄s... = pull(seed)
+        cotangents = map(args, data, x̄s) do arg, x, x̄
+            Tracker.istracked(arg) ? PyBridge.dense(x, x̄) : nothing
+        end
+        return Tracker.nobacksies(:lowered, cotangents)
+    end
+    out = Tracker.track(Done(y, back), args...)
+    y isa Tuple || return out
+    return ntuple(i -> Lowering.is_inexact(y[i]) ? pick(out, i) : y[i], length(y))
+end
+seed_of(y, ȳ) = Lowering.is_inexact(y) ? Tracker.data(ȳ) : NoTangent()
+
+# The value is that of plain numbers; what is tracked is the right-hand side less its product.
+function Lowering.linear_solve_as(::Tracks, programs, matvec, vecmat, solve, transposed, b)
+    plain = map(xs -> map(PyBridge.primal, xs), (matvec, vecmat, solve, transposed))
+    y = Lowering.as_tuple(Lowering.linear_solve(programs, plain..., map(PyBridge.primal, b)))
+    x = y[1:length(b)]
+    product = Lowering.as_tuple(programs[1](matvec..., x...))
+    adjoint(x̄) = Lowering.adjoint_solved(programs, plain..., x̄)
+    solution = Lowering.Solution(x, adjoint)
+    found = Lowering.as_tuple(solution(map(Lowering.Lax.sub, b, product)...))
+    return Lowering.only_or_all((found..., y[length(b)+1:end]...))
+end

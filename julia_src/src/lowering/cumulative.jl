@@ -1,0 +1,48 @@
+# Running sums, products, extremes: y[i] = f(y[i-1], x[i]), with the slopes of `f`.
+
+for (name, step) in ((:cumsum, :add), (:cumprod, :mul), (:cummax, :max), (:cummin, :min),
+    (:cumlogsumexp, :logaddexp))
+    @eval begin
+        forward(
+            ::Primitive{$(QuoteNode(name))}, x, ::Val{dim}, ::Val{back}
+        ) where {dim,back} =
+            running(lifted(modes((x,)), Scalar{$(QuoteNode(step))}()), x, dim, back)
+        pull(
+            ::Primitive{$(QuoteNode(name))}, ::Val{1}, ȳ, y, x, ::Val{dim}, ::Val{back}
+        ) where {dim,back} =
+            pull_running(Scalar{$(QuoteNode(step))}(), ȳ, y, x, dim, back)
+        register($(QuoteNode(name)), Primitive{$(QuoteNode(name))}())
+    end
+end
+
+@elementwise logaddexp(x, y) = log_of_sum(x, y) (Base.exp(x - Ω), Base.exp(y - Ω))
+@inline function log_of_sum(x, y)
+    high = larger(x, y)
+    isfinite(high) || return high
+    return high + Base.log1p(Base.exp(-Base.abs(x - y)))
+end
+
+function running(f, x, dim, back)
+    y = Base.copy(x)
+    order = back ? reverse(axes(x, dim)) : axes(x, dim)
+    for (previous, here) in zip(order, Iterators.drop(order, 1))
+        selectdim(y, dim, here) .= f.(selectdim(y, dim, previous), selectdim(x, dim, here))
+    end
+    return y
+end
+
+function pull_running(f, ȳ, y, x, dim, back)
+    x̄ = zeros_for(x, ȳ)
+    isempty(x) && return x̄
+    order = collect(back ? reverse(axes(x, dim)) : axes(x, dim))
+    at(a, i) = selectdim(a, dim, i)
+    carried = collect(at(ȳ, last(order)))
+    for k in length(order):-1:2
+        here, previous = order[k], order[k-1]
+        a, b, c = at(y, previous), at(x, here), at(y, here)
+        at(x̄, here) .= carried .* conj.(slope.(Ref(f), Ref(Val(2)), c, a, b))
+        carried = at(ȳ, previous) .+ carried .* conj.(slope.(Ref(f), Ref(Val(1)), c, a, b))
+    end
+    at(x̄, first(order)) .= carried
+    return x̄
+end

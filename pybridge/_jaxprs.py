@@ -1,0 +1,113 @@
+"""What several parts of pybridge ask of a JAX program (jaxpr)."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
+
+@dataclass(frozen=True)
+class Location:
+    """A line of the user's own code.
+
+    Attributes:
+        file: the path of the source file, as Python knows it (`"<stdin>"` for typed code).
+        line: the number of the line, from 1.
+        function: the name of the function that it stands in.
+        source: the text of the line, without indentation; empty where it cannot be read.
+    """
+
+    file: str
+    line: int
+    function: str
+    source: str
+
+    def __str__(self) -> str:
+        """Write `model.py:12 (loss)`."""
+        return f"{os.path.basename(self.file)}:{self.line} ({self.function})"
+
+
+def user_line(eqn: Any) -> Location | None:
+    """Find the line of the user's code that an equation comes from.
+
+    Lines of JAX, of pybridge and of Python's own library are passed over. An equation of a
+    derivative has the line of the operation that was differentiated.
+
+    Args:
+        eqn: an equation of a jaxpr.
+
+    Returns:
+        The innermost line; None where the program holds none.
+    """
+    traceback = eqn.source_info.traceback
+    for frame in traceback.frames if traceback is not None else ():
+        if not frame.file_name.startswith(_passed_over()):
+            return _location(frame.file_name, frame.line_num, frame.function_name)
+    return None
+
+
+def calling_line() -> Location | None:
+    """Find the line of the user's code that is being run, by the rule of `user_line`."""
+    frame = sys._getframe()
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_passed_over()):
+            return _location(code.co_filename, frame.f_lineno, code.co_qualname)
+        frame = frame.f_back
+    return None
+
+
+def _location(file: str, line: int, function: str) -> Location:
+    return Location(file, line, function, linecache.getline(file, line).strip())
+
+
+@cache
+def _passed_over() -> tuple[str, ...]:
+    import jaxlib
+
+    packages = [Path(module.__file__ or "").parent for module in (jax, jaxlib)]
+    folders = [*packages, Path(__file__).parent, Path(os.__file__).parent]
+    # Where packages stand inside the library's folder, those of users do as well.
+    inside = [name for name in os.listdir(folders[-1]) if name != "site-packages"]
+    library = [os.path.join(folders[-1], name) for name in inside]
+    return (*(f"{folder}{os.sep}" for folder in folders[:-1]), *library, "<frozen", sys.executable)
+
+
+def inner_jaxprs(eqn: Any) -> Iterator[ClosedJaxpr]:
+    """Yield the programs inside of an equation: of pjit, scan, cond, custom_jvp and the like."""
+    for value in eqn.params.values():
+        for part in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(part, ClosedJaxpr):
+                yield part
+            elif isinstance(part, Jaxpr) and not part.constvars:
+                yield ClosedJaxpr(part, ())
+
+
+def closed_over(eqn: Any) -> int:
+    """Count the first operands of a function with a custom rule that are not its arguments.
+
+    They are what the function closes over. Its rule has no derivative by them.
+    """
+    custom = eqn.primitive.name.startswith(("custom_jvp_call", "custom_vjp_call"))
+    return eqn.params.get("num_consts", 0) if custom else 0
+
+
+def is_stopped_by_jax(eqn: Any) -> bool:
+    """Tell whether a function of JAX's calls `stop_gradient` here, as `log_softmax` does."""
+    traceback = eqn.source_info.traceback
+    frames = traceback.frames if traceback is not None else ()
+    of_jax = str(Path(jax.__file__ or "").parent) + os.sep
+    for frame, caller in pairwise(frames):
+        if frame.function_name == "stop_gradient" and frame.file_name.startswith(of_jax):
+            return caller.file_name.startswith(of_jax)
+    return False

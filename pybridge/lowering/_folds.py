@@ -1,0 +1,127 @@
+"""Reductions by any function: a tree of JAX's own operations, which is traced and lowered.
+
+JAX differentiates these reductions through the same tree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from ._registry import emits
+from ._text import axis, julia_type, val
+
+Values = list[Any]
+Combine = Callable[[Values, Values], Values]
+
+
+@emits("reduce")
+def _reduce(eqn: Any) -> str:
+    dims = sorted(eqn.params["dimensions"])
+    count = math.prod(eqn.aval().shape[d] for d in dims)
+    combine = _combining(eqn, len(eqn.out().shape))
+
+    def folded(*args: Any) -> Values:
+        xs, inits = _halves(args)
+        first = [jnp.moveaxis(x, dims, range(len(dims))) for x in xs]
+        shape = eqn.out().shape
+        return _tree([x.reshape(count, *shape) for x in first], inits, shape, combine)
+
+    return _traced(eqn, folded)
+
+
+@emits("reduce_window")
+def _reduce_window(eqn: Any) -> str:
+    p = eqn.params
+    combine = _combining(eqn, len(eqn.out().shape))
+    padding = [
+        (low, high, base - 1)
+        for (low, high), base in zip(p["padding"], p["base_dilation"], strict=True)
+    ]
+
+    def folded(*args: Any) -> Values:
+        xs, inits = _halves(args)
+        shape = eqn.out().shape
+        windows = []
+        for x, init in zip(xs, inits, strict=True):
+            padded = lax.pad(x, init, padding)
+            places = _places(padded.shape, shape, p)
+            windows.append(jnp.take(padded.reshape(-1), places, mode="clip"))
+        return _tree(windows, inits, shape, combine)
+
+    return _traced(eqn, folded)
+
+
+def _places(padded: Sequence[int], out: Sequence[int], p: dict[str, Any]) -> np.ndarray:
+    """Number the elements of all windows: one row for each place in a window."""
+    window, n = p["window_dimensions"], len(out)
+    numbers = np.zeros((*window, *out), np.int32)
+    for d in range(n):
+        inside = np.arange(window[d]) * p["window_dilation"][d]
+        start = np.arange(out[d]) * p["window_strides"][d]
+        step = math.prod(padded[d + 1 :])
+        place = inside.reshape(-1, *(1,) * (2 * n - 1 - d)) + start.reshape(-1, *(1,) * (n - 1 - d))
+        numbers += (place * step).astype(np.int32)
+    return numbers.reshape(-1, *out)
+
+
+def _halves(args: Sequence[Any]) -> tuple[Values, Values]:
+    """Operands, and the value that each starts from."""
+    n = len(args) // 2
+    return list(args[:n]), list(args[n:])
+
+
+def _combining(eqn: Any, ndim: int) -> Combine:
+    """Make the function that combines arrays of one axis more than the result has."""
+    p = eqn.params
+    jaxpr = p["jaxpr"]
+    closed = jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, p.get("consts", ()))
+    f = jaxpr_as_fun(closed)
+    for _ in range(ndim + 1):
+        f = jax.vmap(f)
+    return lambda a, b: list(f(*a, *b))
+
+
+def _tree(xs: Values, inits: Values, shape: Sequence[int], combine: Combine) -> Values:
+    """Combine along the first axis, neighbours first, and with the start at last."""
+    start = [jnp.broadcast_to(init, (1, *shape)) for init in inits]
+    count = xs[0].shape[0]
+    while count > 1:
+        even = [x[0 : count - count % 2 : 2] for x in xs]
+        odd = [x[1::2] for x in xs]
+        joined = combine(even, odd)
+        if count % 2:
+            joined = [lax.concatenate([y, x[-1:]], 0) for x, y in zip(xs, joined, strict=True)]
+        xs, count = joined, (count + 1) // 2
+    ys = combine(start, xs) if count else start
+    return [y.reshape(shape) for y in ys]
+
+
+def _traced(eqn: Any, program: Callable[..., Values]) -> str:
+    types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.eqn.invars]
+    closed = jax.make_jaxpr(program)(*types)
+    return f"{eqn.function(closed, eqn.name)}({', '.join(eqn.args)})"
+
+
+@emits("approx_top_k")
+def _approx_top_k(eqn: Any) -> str:
+    """Take the exact ones, as JAX does on the CPU; there are more where they are not aggregated."""
+    dim = eqn.params["reduction_dimension"] % eqn.ndim()
+    k, numbers = eqn.out().shape[dim], eqn.out(1).dtype
+    if eqn.params["is_max_k"]:
+        places = val(axis(dim, eqn.ndim())), val(julia_type(numbers))
+        return eqn.call("top_k", eqn.args[0], val(k), *places)
+
+    def lowest(x: Any) -> Values:
+        count = lax.broadcasted_iota(numbers, x.shape, dim)
+        both = lax.sort((x, count), dimension=dim, num_keys=1, is_stable=True)
+        return [lax.slice_in_dim(y, 0, k, axis=dim) for y in both]
+
+    return _traced(eqn, lowest)

@@ -1,0 +1,251 @@
+"""Comparing what a random program gives in Julia with what it gives in JAX.
+
+Floats are compared to a few units in the last place of the largest number of an array. Where two
+results differ by more, JAX itself is asked how sharply the program defines them: by its error
+against float64, and by its results for arguments that differ by a few units in the last place.
+Twice that is allowed. Where these differ wholly, a comparison or a sort is decided by rounding,
+and nobody can be right: such cases are counted, and the tests allow few.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from lowering_programs import FORWARD, Program
+
+import pybridge as pb
+
+Evaluate = Callable[[Program, str, Sequence[Any]], Any]
+
+ULPS = 16
+SEEDS = (1, 2, 3)
+
+
+def doubles() -> contextlib.AbstractContextManager[Any]:
+    """Let JAX have float64 for a while."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64
+
+    return enable_x64()
+
+
+def wiggled(program: Program, seed: int) -> list[np.ndarray]:
+    """Change float arguments by a few units in the last place."""
+    random = np.random.default_rng(seed)
+    return [
+        (x * (1 + 1e-6 * random.choice([-1, 1], x.shape))).astype(x.dtype)
+        if x.dtype == np.float32
+        else x
+        for x in program.arguments
+    ]
+
+
+def leaves(tree: Any) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def distance(one: np.ndarray, other: np.ndarray) -> float:
+    """The largest difference; infinite if they differ as integers, or in which are finite."""
+    if not np.issubdtype(one.dtype, np.floating):
+        return 0.0 if np.array_equal(one, other) else np.inf
+    one, other = one.astype(np.float64), other.astype(np.float64)
+    finite = np.isfinite(one)
+    if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
+        return np.inf
+    return float(np.max(np.abs(one[finite] - other[finite]), initial=0.0))
+
+
+def size(x: np.ndarray) -> float:
+    finite = np.abs(x[np.isfinite(x)].astype(np.float64))
+    return float(np.max(finite, initial=1e-30))
+
+
+class Disagreement(AssertionError):
+    """Julia and JAX differ."""
+
+
+class Judge:
+    """Compares results, and counts what cannot be decided.
+
+    Attributes:
+        counts: `exact` within a few units in the last place, `rounded` within what JAX's own
+            rounding does, `undecided`.
+    """
+
+    def __init__(self) -> None:
+        """Start with no counts."""
+        self.counts: Counter[str] = Counter()
+
+    def compare(self, program: Program, got: Any, want: Any, f: Evaluate, what: str) -> None:
+        """Compare Julia's results with JAX's.
+
+        Args:
+            program: the program.
+            got: Julia's results.
+            want: JAX's.
+            f: makes JAX's results again, in another type or for other arguments.
+            what: what the results are, for the message.
+
+        Raises:
+            Disagreement: they differ by more than rounding.
+        """
+        found, want = leaves(got), leaves(want)
+        eps = np.finfo(np.float32).eps
+        if f is gradients and any(name in program.source for name in ("float16", "reduce_prec")):
+            # Reverse mode rounds cotangents to the narrow type, forward mode tangents.
+            eps = np.finfo(np.float16).eps
+        far = []
+        for i, (one, other) in enumerate(zip(found, want, strict=True)):
+            if (one.shape, one.dtype) != (other.shape, other.dtype):
+                raise Disagreement(
+                    f"{what}: {one.dtype}{one.shape} is not {other.dtype}{other.shape}{program!r}"
+                )
+            if distance(one, other) > ULPS * eps * size(other):
+                far.append(i)
+        if not far:
+            self.counts["exact"] += 1
+            return
+        with doubles():
+            others = [leaves(f(program, "float64", program.arguments))]
+        others += [leaves(f(program, "float32", wiggled(program, seed))) for seed in SEEDS]
+        undecided = False
+        for i in far:
+            noise = max(distance(want[i], other[i]) for other in others)
+            if noise > 1e-2 * size(want[i]):
+                undecided = True
+            elif distance(found[i], want[i]) > 2 * noise:
+                raise Disagreement(
+                    f"{what}: Julia's result {i} is\n{found[i]}\nand JAX's is\n{want[i]}\n"
+                    f"(JAX's own noise is {noise:.2g}){program!r}"
+                )
+        self.counts["undecided" if undecided else "rounded"] += 1
+
+
+def values(program: Program, dtype: str, arguments: Sequence[Any]) -> Any:
+    """The results, by JAX."""
+    given = [as_type(x, dtype) for x in arguments]
+    return program.function(dtype)(*given)
+
+
+def as_type(x: np.ndarray, dtype: str) -> jax.Array:
+    return jnp.asarray(x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x)
+
+
+def weighted(program: Program, dtype: str = "float32") -> Callable[..., Any]:
+    """Make a number of all float results, each element with a weight of its own."""
+    f = program.function(dtype)
+
+    def number(*args: Any) -> Any:
+        total = jnp.zeros((), dtype)
+        for out in f(*args):
+            if jnp.issubdtype(out.dtype, np.inexact):
+                weight = jnp.cos(jnp.arange(1, out.size + 1, dtype=dtype)).reshape(out.shape)
+                total += jnp.sum(weight * out)
+        return total
+
+    return number
+
+
+def gradients(program: Program, dtype: str, arguments: Sequence[Any]) -> Any:
+    """The value and the gradients of `weighted`, by JAX."""
+    given = [as_type(x, dtype) for x in arguments]
+    f = weighted(program, dtype)
+    if FORWARD in program.flags:
+        # The value is that within a gradient, which `within_gradient` may change.
+        value = jax.jvp(f, tuple(given), tuple(map(_still, given)))[0]
+        return value, jax.jacfwd(f, program.floats)(*given)
+    return jax.value_and_grad(f, program.floats)(*given)
+
+
+def _still(x: jax.Array) -> Any:
+    if jnp.issubdtype(x.dtype, np.inexact):
+        return jnp.zeros_like(x)
+    return np.zeros(x.shape, jax.dtypes.float0)
+
+
+def quickly(f: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """Evaluate a large function once: compiled as a whole, and without optimisation."""
+    options = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    return jax.jit(f).lower(*args).compile(options)(*args)
+
+
+def jax_results(programs: Sequence[Program], f: Evaluate) -> list[Any]:
+    """`f(program, "float32", arguments)` for each program, compiled together."""
+
+    def batch(*args: Any) -> list[Any]:
+        queue = iter(args)
+        return [f(p, "float32", [next(queue) for _ in p.arguments]) for p in programs]
+
+    return quickly(batch, [x for program in programs for x in program.arguments_as()])
+
+
+def together(programs: Sequence[Program], make: Callable[[Program], Callable[..., Any]]) -> Any:
+    """One function of several programs' arguments, and these: calls and compilation are shared."""
+    functions = [make(program) for program in programs]
+    counts = [len(program.arguments) for program in programs]
+
+    def batch(*args: Any) -> list[Any]:
+        queue = iter(args)
+        return [f(*(next(queue) for _ in range(n))) for f, n in zip(functions, counts, strict=True)]
+
+    return batch, [x for program in programs for x in program.arguments_as()]
+
+
+def julia_gradients(programs: Sequence[Program], system: str) -> list[Any]:
+    """Value and gradients of `weighted` for each program, by one of Julia's systems."""
+    batch, args = together(programs, weighted)
+    numbers, groups = [], []
+    start = 0
+    for program in programs:
+        groups.append(len(program.floats))
+        numbers += [start + i for i in program.floats]
+        start += len(program.arguments)
+
+    def total(*args: Any) -> Any:
+        each = batch(*args)
+        return sum(each), tuple(each)
+
+    (_, each), found = pb.value_and_grad(total, tuple(numbers), backend=system, has_aux=True)(*args)
+    queue = iter(found)
+    return [
+        (value, tuple(next(queue) for _ in range(n))) for value, n in zip(each, groups, strict=True)
+    ]
+
+
+def slope(program: Program, direction: Sequence[np.ndarray]) -> tuple[float, bool]:
+    """The slope in a direction by finite differences in float64, and whether it is smooth there.
+
+    It is smooth where two steps agree and JAX's gradient is about the same on both sides.
+    """
+
+    def moved(step: float) -> list[np.ndarray]:
+        queue = iter(direction)
+        return [
+            x.astype(np.float64) + step * next(queue) if x.dtype == np.float32 else x
+            for x in program.arguments
+        ]
+
+    with doubles():
+        f = weighted(program, "float64")
+
+        def value(step: float) -> float:
+            return float(f(*map(jnp.asarray, moved(step))))
+
+        def slope_of(step: float) -> float:
+            return (value(step) - value(-step)) / (2 * step)
+
+        wide, narrow = slope_of(1e-4), slope_of(5e-5)
+        sides = []
+        for step in (-1e-4, 1e-4):
+            _, found = gradients(program, "float64", moved(step))
+            sides.append(sum(float(np.sum(g * d)) for g, d in zip(found, direction, strict=True)))
+    scale = max(abs(wide), abs(narrow), *map(abs, sides), 1e-3)
+    same = abs(wide - narrow) < 1e-4 * scale and abs(sides[0] - sides[1]) < 1e-2 * scale
+    return narrow, bool(same and np.isfinite(scale))

@@ -1,0 +1,164 @@
+"""Linear algebra in Julia against JAX: values, gradients by each AD system, whole programs."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+import numpy as np
+import pytest
+from jax import lax
+from lowering_cases_linalg import SMOOTH, VALUES
+from test_lowered_primitives import arrays, compare, lowered_cases, together, weighted
+
+import pybridge as pb
+from pybridge._sampling import double_precision
+from pybridge.lowering import lower
+
+# Float32 matrices whose condition is up to a few hundred.
+TOLERANCE = {"rtol": 2e-4, "atol": 2e-4}
+
+# ForwardDiff and Zygote share no code in a rule: one has its tangents, one its cotangents.
+ORDINARY = ("zygote", "forwarddiff")
+GROUP = 15
+
+
+def groups(table):
+    names = list(table)
+    return [names[i : i + GROUP] for i in range(0, len(names), GROUP)]
+
+
+def gradients_agree(f, args, system):
+    args = arrays(args)
+    numbers = tuple(range(len(args)))
+    want = jax.value_and_grad(weighted(f), numbers)(*args)
+    compare(pb.value_and_grad(weighted(f), numbers, backend=system)(*args), want, **TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [pytest.param(t, names, id=names[0]) for t in (SMOOTH, VALUES) for names in groups(t)],
+)
+def test_the_values_are_jaxs(table, names, saw):
+    saw("value", lowered_cases(names, table))
+    f, args = together(names, table)
+    args = arrays(args)
+    compare(lower(f, *args)(*args), f(*args), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("names", groups(SMOOTH), ids=lambda names: names[0])
+def test_the_gradients_are_jaxs(names, saw):
+    saw("zygote", lowered_cases(names, SMOOTH))
+    gradients_agree(*together(names, SMOOTH), "zygote")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SMOOTH)
+def test_the_gradient_is_jaxs(name, system, saw):
+    saw(system, lowered_cases([name], SMOOTH))
+    gradients_agree(*together([name], SMOOTH), system)
+
+
+@pytest.mark.nightly
+def test_the_gradient_is_that_of_finite_differences():
+    def f(a, b):
+        s = a @ a.T + jnp.eye(3)
+        w, v = jnp.linalg.eigh(s)
+        q, r = jnp.linalg.qr(a)
+        u, d, _ = jnp.linalg.svd(a)
+        x = jsl.cho_solve(jsl.cho_factor(s), b) + jnp.linalg.solve(a, b)
+        return jnp.sum(jnp.sin(x)) + (v[:, 0] @ b) ** 2 * w[1] + q[0, 1] * r[0, 0] + u[0, 0] * d[1]
+
+    random = np.random.default_rng(5)
+    a, b = random.normal(size=(3, 3)) + 2 * np.eye(3), random.normal(size=3)
+    with double_precision():
+        got = pb.grad(f, (0, 1), backend="zygote")(a, b)
+        for x, slope, put in ((a, got[0], lambda x: f(x, b)), (b, got[1], lambda x: f(a, x))):
+            direction = random.normal(size=x.shape)
+            h = 1e-6
+            difference = (put(x + h * direction) - put(x - h * direction)) / (2 * h)
+            np.testing.assert_allclose(np.sum(slope * direction), difference, rtol=1e-7)
+
+
+def test_equal_eigenvalues_give_what_jax_gives():
+    def f(a):
+        return jnp.sum(jnp.linalg.eigh(a)[1] * jnp.arange(4.0).reshape(2, 2))
+
+    a = jnp.eye(2)
+    want = jax.grad(f)(a)
+    assert not np.all(np.isfinite(want))
+    np.testing.assert_array_equal(pb.grad(f, backend="zygote")(a), want)
+
+
+@pytest.mark.parametrize(
+    ("f", "said"),
+    [
+        (lambda a: jnp.sum(lax.linalg.hessenberg(a)[0]), "'hessenberg' is not defined"),
+        (lambda a: jnp.abs(jnp.linalg.eig(a)[1]).sum(), "enable_eigvec_derivs=True"),
+    ],
+    ids=["hessenberg", "eigenvectors"],
+)
+def test_a_derivative_that_jax_does_not_have_is_refused(f, said):
+    a = jnp.array([[1.0, 2.0], [3.0, 5.0]])
+    with pytest.raises(NotImplementedError):
+        jax.grad(f)(a)
+    with pytest.raises(pb.JuliaError, match=said):
+        pb.grad(f, backend="zygote")(a)
+
+
+def test_what_jax_has_on_no_cpu_is_refused_by_name():
+    with pytest.raises(pb.LoweringError, match="'eigh' with subset_by_index"):
+        lower(lambda a: lax.linalg.eigh(a, subset_by_index=(0, 1)), jnp.eye(3))
+
+
+def evidence(parameters, x, y):
+    """The log marginal likelihood of a Gaussian process with an RBF kernel, less its constant."""
+    scale, width, noise = jnp.exp(parameters)
+    gaps = (x[:, None] - x[None, :]) / width
+    k = scale**2 * jnp.exp(-0.5 * gaps**2) + noise * jnp.eye(x.size)
+    factor = jsl.cho_factor(k, lower=True)
+    fit = y @ jsl.cho_solve(factor, y)
+    return -0.5 * fit - jnp.sum(jnp.log(jnp.diag(factor[0])))
+
+
+def test_the_evidence_of_a_gaussian_process(compiling_system):
+    x = jnp.linspace(-2.0, 2.0, 8)
+    args = jnp.array([0.1, -0.3, -1.5]), x, jnp.sin(2 * x)
+    got = pb.value_and_grad(evidence, backend=compiling_system)(*args)
+    compare(got, jax.value_and_grad(evidence)(*args), rtol=1e-4, atol=1e-4)
+
+
+def filtered(noise, turn, observed):
+    """The negative log likelihood of a Kalman filter, up to its constant."""
+    motion = jnp.array([[jnp.cos(turn), jnp.sin(turn)], [-jnp.sin(turn), jnp.cos(turn)]])
+    q, r = jnp.exp(noise[0]) * jnp.eye(2), jnp.exp(noise[1]) * jnp.eye(2)
+
+    def step(carry, y):
+        mean, cov = carry
+        mean, cov = motion @ mean, motion @ cov @ motion.T + q
+        s = cov + r
+        solved = jnp.linalg.solve(s, jnp.concatenate([(y - mean)[:, None], cov], 1))
+        loss = (y - mean) @ solved[:, 0] + jnp.log(jnp.linalg.det(s))
+        return (mean + cov @ solved[:, 0], cov - cov @ solved[:, 1:]), loss
+
+    _, losses = lax.scan(step, (jnp.zeros(2), jnp.eye(2)), observed)
+    return 0.5 * jnp.sum(losses)
+
+
+def test_a_kalman_filter(compiling_system):
+    observed = jnp.asarray(np.random.default_rng(2).normal(size=(5, 2)), jnp.float32)
+    args = jnp.array([-0.5, 0.2]), jnp.float32(0.3), observed
+    got = pb.value_and_grad(filtered, (0, 1), backend=compiling_system)(*args)
+    compare(got, jax.value_and_grad(filtered, (0, 1))(*args), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.nightly
+def test_second_derivatives():
+    def f(s):
+        s = s @ s.T + jnp.eye(2)
+        return jnp.sum(jnp.log(jnp.diag(jnp.linalg.cholesky(s)))) + jnp.linalg.solve(s, s[0])[1]
+
+    s = jnp.array([[1.0, 2.0], [0.5, -1.0]])
+    want = jax.hessian(f)(s)
+    for backend in ORDINARY:
+        compare(pb.hessian(f, backend=backend)(s), want, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,107 @@
+"""Programs that nobody here wrote, lowered as they are: value and gradient under each system."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from bridge_helpers import SYSTEMS
+from peer_functions import GROUPS, as_program, optax_groups
+from peer_programs import PROGRAMS
+
+import pybridge as pb
+from pybridge.lowering import lower
+
+# Compiling is what takes the time; the night has all systems. Groups have a dozen functions each:
+# by day their values.
+OF_GROUPS = ("value", *(pytest.param(name, marks=pytest.mark.nightly) for name in SYSTEMS))
+OPTAX = ["regression", "classification", "sequences"]
+
+# Programs that a system cannot do, each with its reason; one that works again is an error.
+GAPS: dict[tuple[str, str], str] = {}
+
+
+def compare(got, want):
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        if not jnp.issubdtype(one.dtype, np.inexact):
+            continue
+        finite = jnp.where(jnp.isfinite(other), jnp.abs(other), 0)
+        scale = float(jnp.max(finite, initial=0.0))
+        np.testing.assert_allclose(
+            np.asarray(one), np.asarray(other), rtol=1e-4, atol=2e-5 * max(scale, 1e-2)
+        )
+
+
+def functions(group):
+    if group.startswith("optax"):
+        return optax_groups()[group]
+    return GROUPS[group]
+
+
+def gradient_agrees(f, args, numbers, system, of_jax):
+    compare(
+        pb.value_and_grad(f, numbers, backend=system)(*args),
+        of_jax(f, numbers)(*args),
+    )
+
+
+def value_and_jacfwd(f, numbers):
+    return lambda *args: (f(*args), jax.jacfwd(f, numbers)(*args))
+
+
+def checked(title, f, args, numbers, column, saw, expected, of_jax=jax.value_and_grad):
+    lowered = lower(f, *args)
+    assert expected <= set(lowered.primitives)
+    gap = GAPS.get((title, column), "")
+    saw(column, {title: lambda: lowered}, table="programs", gap=gap)
+    if column == "value":
+        compare(lowered(*args), f(*args))
+    elif gap:
+        with pytest.raises(pb.BridgeError):
+            gradient_agrees(f, args, numbers, column, of_jax)
+    else:
+        gradient_agrees(f, args, numbers, column, of_jax)
+
+
+# The gradients that take a minute to compile have the night as well.
+LONG = (
+    "Flax linen: transformer block with dropout",
+    "Flax nnx: self-attention",
+    "Flax nnx: CNN with batch normalisation",
+    "Gaussian process: multivariate normal density",
+)
+EACH = [
+    pytest.param(title, column, marks=pytest.mark.nightly)
+    if column not in ("value", "zygote") or (column == "zygote" and title in LONG)
+    else (title, column)
+    for title in PROGRAMS
+    for column in ("value", *SYSTEMS)
+]
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize(("title", "column"), EACH)
+def test_a_program(title, column, saw):
+    f, args, expected = PROGRAMS[title]()
+    checked(title, f, args, 0, column, saw, expected)
+
+
+@pytest.mark.parametrize("column", OF_GROUPS)
+@pytest.mark.parametrize("group", [*GROUPS, *(f"optax losses: {name}" for name in OPTAX)])
+def test_a_group_of_functions(group, column, saw):
+    calls, expected = functions(group)
+    f, args = as_program(calls)
+    if column == "value":
+        checked(group, f, args, 0, column, saw, expected)
+        return
+
+    def total(*args):
+        return sum(f(*args))
+
+    numbers = tuple(i for i, x in enumerate(args) if jnp.issubdtype(x.dtype, np.inexact))
+    # In reverse mode JAX's own `spence` is NaN between 1 and 2, in forward mode it is not.
+    of_jax = value_and_jacfwd if column == "forwarddiff" else jax.value_and_grad
+    checked(group, total, args, numbers, column, saw, expected, of_jax)

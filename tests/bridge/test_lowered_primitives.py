@@ -1,0 +1,166 @@
+"""Each primitive in Julia against JAX: values, and gradients by each of Julia's AD systems.
+
+Compiling is what these tests spend their time on, so the gradients of the elementwise primitives
+are taken of a few at once.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from bridge_helpers import SYSTEMS
+from jax import lax
+from lowering_cases import (
+    DISCRETE,
+    ELEMENTWISE,
+    HOLED,
+    OTHER_POOLS,
+    POOLS,
+    SMOOTH,
+    VALUES_ONLY,
+    pool,
+)
+
+import pybridge as pb
+from pybridge.lowering import lower
+
+TOLERANCE = {"rtol": 2e-5, "atol": 2e-5}
+
+# Gaps of a system, each with its reason; an entry that works again is an error.
+GAPS = {
+    ("custom_vjp", "forwarddiff"): "a custom_vjp has no rule for forward mode, in JAX neither",
+}
+
+GROUP = 14
+
+
+def arrays(args):
+    return [jax.tree.map(jnp.asarray, arg) for arg in args]
+
+
+def compare(got, want, rtol, atol=0.0):
+    """Compare trees; `atol` is relative to the largest number of an array."""
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        other = np.asarray(other)
+        largest = np.abs(other[np.isfinite(other)]).max(initial=1) if atol else 0
+        np.testing.assert_allclose(np.asarray(one), other, rtol=rtol, atol=atol * largest)
+
+
+def weighted(f):
+    """Make a number of all inexact results, each element with a weight of its own."""
+
+    def number(*args):
+        total = jnp.float32(0)
+        for out in jax.tree.leaves(f(*args)):
+            if jnp.issubdtype(out.dtype, np.inexact):
+                weight = jnp.cos(jnp.arange(out.size, dtype=np.float32) + 1)
+                total += jnp.sum(weight.reshape(out.shape) * out)
+        return total
+
+    return number
+
+
+def together(names, cases=SMOOTH):
+    """One function of several cases."""
+
+    def f(*args):
+        queue = list(args)
+        return [cases[n][0](*(queue.pop(0) for _ in cases[n][1:])) for n in names]
+
+    return f, [arg for n in names for arg in cases[n][1:]]
+
+
+def lowered_cases(names, cases=SMOOTH):
+    """How to lower each case by itself, for the table in the documentation."""
+    return {n: lambda n=n: lower(cases[n][0], *arrays(cases[n][1:])) for n in names}
+
+
+def gradients_agree(f, args, system):
+    args = arrays(args)
+    numbers = tuple(i for i, a in enumerate(args) if jnp.issubdtype(a.dtype, np.inexact))
+    want = jax.value_and_grad(weighted(f), numbers)(*args)
+    got = pb.value_and_grad(weighted(f), numbers, backend=system)(*args)
+    compare(got, want, **TOLERANCE)
+
+
+SMOOTH_NAMES = list(SMOOTH)
+OTHERS = [n for n in SMOOTH if n not in (*ELEMENTWISE, *VALUES_ONLY)]
+
+
+@pytest.mark.parametrize("start", range(0, len(SMOOTH), GROUP))
+def test_the_values_are_jaxs(start, saw):
+    saw("value", lowered_cases(SMOOTH_NAMES[start : start + GROUP]))
+    f, args = together(SMOOTH_NAMES[start : start + GROUP])
+    args = arrays(args)
+    compare(lower(f, *args)(*args), f(*args), rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_the_value_is_jaxs_to_the_bit(name, saw):
+    saw("value", lowered_cases([name], DISCRETE))
+    f, *args = DISCRETE[name]
+    args = arrays(args)
+    exact = name not in ("pow of special values", "sqrt and log outside", "normal")
+    compare(lower(f, *args)(*args), f(*args), rtol=0 if exact else 2e-6)
+
+
+# A group is compiled faster than its members, which the night has one by one under every system.
+@pytest.mark.parametrize("start", range(0, len(OTHERS), GROUP))
+def test_the_gradients_are_jaxs(start, saw):
+    saw("zygote", lowered_cases(OTHERS[start : start + GROUP]))
+    gradients_agree(*together(OTHERS[start : start + GROUP]), "zygote")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_gradient_is_jaxs(name, system, saw):
+    saw(system, lowered_cases([name]), gap=GAPS.get((name, system), ""))
+    if (name, system) in GAPS:
+        with pytest.raises(pb.BridgeError):
+            gradients_agree(*together([name]), system)
+        return
+    gradients_agree(*together([name]), system)
+
+
+@pytest.mark.parametrize("start", range(0, len(ELEMENTWISE), GROUP))
+@pytest.mark.parametrize(
+    "column",
+    ["zygote", *(pytest.param(name, marks=pytest.mark.nightly) for name in SYSTEMS[1:])],
+)
+def test_the_gradients_of_elementwise_primitives_are_jaxs(start, column, saw):
+    saw(column, lowered_cases(ELEMENTWISE[start : start + GROUP]))
+    gradients_agree(*together(ELEMENTWISE[start : start + GROUP]), column)
+
+
+def test_rounding_on_the_way(system):
+    # JAX's reverse mode rounds the cotangent, forward mode the tangent.
+    def f(x):
+        return x.astype(jnp.float16).astype(jnp.float32) * lax.reduce_precision(x, 8, 10)
+
+    args = arrays(SMOOTH["add"][1:2])
+    want = jax.value_and_grad(weighted(f))(*args)
+    compare(pb.value_and_grad(weighted(f), backend=system)(*args), want, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("cases", [POOLS, OTHER_POOLS])
+def test_pooling_has_jaxs_values_to_the_bit(cases):
+    f, args = together(cases, cases)
+    args = arrays(args)
+    compare(lower(f, *args)(*args), f(*args), rtol=0)
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_the_gradient_of_pooling_is_jaxs(name, compiling_system):
+    f, *args = POOLS[name]
+    gradients_agree(f, args, compiling_system)
+
+
+def test_a_nan_in_a_window_gives_its_derivative_to_the_element_that_jax_chooses():
+    f = pool(-np.inf, jax.lax.max, (1, 1, 3, 2), (1, 1, 2, 2), "VALID")
+    x = jnp.asarray(HOLED)
+    (want,) = jax.vjp(f, x)[1](jnp.ones_like(f(x)))
+    (got,) = pb.vjp(f, x, backend="zygote")[1](jnp.ones_like(f(x)))
+    np.testing.assert_array_equal(np.asarray(got), np.asarray(want))

@@ -1,0 +1,136 @@
+"""Random programs in Julia against JAX: values, and gradients by each of Julia's AD systems.
+
+300 programs in the ordinary tests, always the same; 10,000 with `-m nightly`, others each time:
+PYBRIDGE_SEED is the seed that a failing test prints. Several programs make one Julia function, so
+that they share calls and compilation; hypothesis reduces a failing list to one short program.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import hypothesis.strategies as st
+import jax
+import numpy as np
+import pytest
+from bridge_helpers import SYSTEMS
+from hypothesis import HealthCheck, given, seed, settings
+from lowering_checks import (
+    Disagreement,
+    Judge,
+    gradients,
+    jax_results,
+    julia_gradients,
+    slope,
+    together,
+    values,
+)
+from lowering_programs import UNSEEN, WILD, programs
+
+from pybridge.lowering import lower
+
+BATCH = 10
+PROGRAMS = 300
+GRADIENT_BATCH = 3
+GRADIENTS = 6
+
+# Of the nightly run, which draws other programs each time.
+SEED = int(os.environ.get("PYBRIDGE_SEED") or random.SystemRandom().randrange(2**32))
+PARTS = 20
+
+
+def lists(n, **options):
+    return st.lists(programs(**options), min_size=n, max_size=n, unique_by=lambda p: p.source)
+
+
+def check_values(batch, judge):
+    f, args = together(batch, lambda program: program.function())
+    wants = jax_results(batch, values)
+    for program, got, want in zip(batch, lower(f, *args)(*args), wants, strict=True):
+        judge.compare(program, got, want, values, "the value")
+
+
+def check_gradients(batch, system, judge):
+    wants = jax_results(batch, gradients)
+    for program, got, want in zip(batch, julia_gradients(batch, system), wants, strict=True):
+        judge.compare(program, got, want, gradients, f"{system}'s gradient")
+        check_slope(program, got[1], system, judge)
+
+
+def check_slope(program, found, system, judge):
+    """Compare a gradient with finite differences, where these see what the program does."""
+    if UNSEEN in program.flags:
+        judge.counts["no slope by intent"] += 1
+        return
+    generator = np.random.default_rng(len(program.lines))
+    direction = [generator.normal(size=g.shape) for g in found]
+    want, smooth = slope(program, direction)
+    if not smooth:
+        judge.counts["not smooth"] += 1
+        return
+    judge.counts["smooth"] += 1
+    parts = [np.asarray(g, np.float64) * d for g, d in zip(found, direction, strict=True)]
+    got, scale = sum(p.sum() for p in parts), sum(np.abs(p).sum() for p in parts)
+    if abs(got - want) > 1e-3 * (scale + abs(want)):
+        raise Disagreement(f"{system}: the slope is {got}, by differences {want}{program!r}")
+
+
+def run(strategy, check, examples, record_property, part=None):
+    """Try lists of programs: always the same ones, or a part of tonight's."""
+    judge = Judge()
+
+    @settings(
+        max_examples=examples,
+        derandomize=part is None,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def tried(batch):
+        check(batch, judge)
+
+    if part is not None:
+        print(f"PYBRIDGE_SEED={SEED} draws these programs again")
+        tried = seed(SEED + part)(tried)
+    tried()
+    jax.clear_caches()
+    record_property("note", f"random programs: {dict(judge.counts)}")
+    # A judge that lets all go would be none.
+    decided = judge.counts["exact"] + judge.counts["rounded"]
+    assert judge.counts["undecided"] <= 0.03 * decided + 1, judge.counts
+    return judge.counts
+
+
+def test_the_values_of_random_programs_are_jaxs(record_property):
+    run(lists(BATCH), check_values, PROGRAMS // BATCH, record_property)
+
+
+def test_the_gradients_of_random_programs_are_jaxs(compiling_system, record_property):
+    def check(batch, judge):
+        check_gradients(batch, compiling_system, judge)
+
+    short = lists(GRADIENT_BATCH, longest=12, avoid=(WILD,))
+    counts = run(short, check, GRADIENTS // GRADIENT_BATCH, record_property)
+    assert counts["smooth"] > 0
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_the_values_of_many_random_programs_are_jaxs(part, record_property):
+    examples = 10_000 // BATCH // PARTS
+    run(lists(BATCH, longest=30), check_values, examples, record_property, part)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("part", range(5))
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_gradients_of_many_random_programs_are_jaxs(system, part, record_property):
+    def check(batch, judge):
+        check_gradients(batch, system, judge)
+
+    strategy = lists(GRADIENT_BATCH, shapes=None, longest=30, avoid=(WILD,))
+    run(strategy, check, 60 // GRADIENT_BATCH, record_property, part)
