@@ -1,13 +1,19 @@
-"""Write the generated tables into the pages; needs Julia.
+"""Write the generated tables into the pages; all but `check-a-function` need Julia.
 
-python docs/update_tables.py [inside-a-gradient | bridge]
+python docs/update_tables.py [inside-a-gradient | conventions | bridge | check-a-function |
+    parity | lowering-coverage]
+
+`parity` takes half an hour and `lowering-coverage` an hour; they are made only if named.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+
+import lowering_table
 
 import pybridge as pb
 
@@ -50,11 +56,51 @@ def bridge() -> None:
     replace("explanation/bridge.md", "benchmarks/bridge.py --markdown", table)
 
 
+def check_a_function() -> None:
+    """List what the checker can find."""
+    from pybridge.consistency import KINDS
+
+    rows = [f"| `{kind}` | {meaning} |" for kind, meaning in KINDS.items()]
+    table = "\n".join(["| kind | what it means |", "| --- | --- |", *rows])
+    replace("how-to/check-a-function.md", "kinds", table)
+
+
+def conventions() -> None:
+    """Run the suite of conventions."""
+    command = ("pybridge", "check", "--suite", "conventions", "--markdown")
+    replace("explanation/conventions.md", " ".join(command), versions() + output("-m", *command))
+
+
+def parity() -> None:
+    """Compare the layers with their twins."""
+    command = ("pybridge", "check", "--layers", "--markdown")
+    replace("layers/parity.md", " ".join(command), versions() + output("-m", *command))
+
+
+def lowering_coverage() -> None:
+    """Run the tests of lowered programs in two processes; what fails is written down as a gap."""
+    tests = HERE.parent / "tests" / "bridge"
+    parts = ("primitives", "calls", "linalg", "peers")
+    files = [str(tests / f"test_lowered_{part}.py") for part in parts]
+    with tempfile.TemporaryDirectory() as folder:
+        seen = str(Path(folder) / "seen.jsonl")
+        options = ["-q", "-n", "2", "-m", "nightly or not nightly", "--lowering-table", seen]
+        subprocess.run([sys.executable, "-m", "pytest", *options, *files], cwd=HERE.parent)
+        table = versions() + lowering_table.markdown(lowering_table.read(seen))
+    replace(lowering_table.PAGE, "lowering", table)
+
+
 def main() -> None:
-    """Write the tables that are asked for, or all."""
-    pages = {"inside-a-gradient": inside_a_gradient, "bridge": bridge}
+    """Write the tables that are asked for, or all quick ones."""
+    pages = {
+        "inside-a-gradient": inside_a_gradient,
+        "conventions": conventions,
+        "bridge": bridge,
+        "check-a-function": check_a_function,
+    }
+    slow = {"parity": parity, "lowering-coverage": lowering_coverage}
     for name in sys.argv[1:] or pages:
-        pages[name]()
+        (pages | slow)[name]()
 
 
 if __name__ == "__main__":

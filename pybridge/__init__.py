@@ -12,17 +12,22 @@ from ._errors import BranchMismatchError as BranchMismatchError
 from ._errors import BridgeError as BridgeError
 from ._errors import ConfigError as ConfigError
 from ._errors import DetectionError as DetectionError
+from ._errors import IndexOutOfBoundsError as IndexOutOfBoundsError
 from ._errors import JuliaError as JuliaError
 from ._errors import JuliaForkError as JuliaForkError
 from ._errors import JuliaUnavailableError as JuliaUnavailableError
+from ._errors import LoweringError as LoweringError
 from ._errors import UnknownBackendError as UnknownBackendError
 from ._errors import UnsupportedModeError as UnsupportedModeError
 from .interop import JuliaFunction as JuliaFunction
 from .interop import from_julia as from_julia
 from .interop import to_julia as to_julia
+from .primitives import NonDifferentiable as NonDifferentiable
+from .primitives import at as at
 from .primitives import cond as cond
 from .primitives import is_differentiating as is_differentiating
 from .primitives import switch as switch
+from .primitives import take as take
 from .primitives import within_gradient as within_gradient
 from .transforms import grad as grad
 from .transforms import hessian as hessian
@@ -33,11 +38,33 @@ from .transforms import vjp as vjp
 
 if _typing.TYPE_CHECKING:
     from . import nn as nn
+    from .consistency._assert import assert_consistent as assert_consistent
+    from .consistency._check import check as check
+    from .consistency._findings import Finding as Finding
+    from .consistency._findings import Report as Report
+    from .consistency._nan import explain_nan as explain_nan
+    from .consistency._nan_explanation import NaNExplanation as NaNExplanation
     from .interop._flux_model import FluxModel as FluxModel
     from .interop._flux_model import flux as flux
+    from .lowering import Lowered as Lowered
+    from .lowering import lower as lower
+    from .primitives._strong_zero import strong_zero as strong_zero
 
 # Imported on first use: those who bring no layers need not wait for them.
-_LATER = {"nn": "nn", "FluxModel": "interop._flux_model", "flux": "interop._flux_model"}
+_LATER = {
+    "nn": "nn",
+    "Finding": "consistency._findings",
+    "FluxModel": "interop._flux_model",
+    "Lowered": "lowering",
+    "NaNExplanation": "consistency._nan_explanation",
+    "Report": "consistency._findings",
+    "assert_consistent": "consistency._assert",
+    "check": "consistency._check",
+    "explain_nan": "consistency._nan",
+    "flux": "interop._flux_model",
+    "lower": "lowering",
+    "strong_zero": "primitives._strong_zero",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -31,6 +31,7 @@ class Setting:
 
 _TEXT = {
     "PYBRIDGE_JULIA": "path of the julia executable to use",
+    "PYBRIDGE_CHECK_BACKENDS": "AD systems that pb.check runs Python functions with: jax,zygote",
     "PYBRIDGE_ENVIRONMENTS": "folder for the AD systems' own Julia environments",
 }
 _SWITCH = {

@@ -35,6 +35,10 @@ class ArgumentValueError(BridgeError, ValueError):
     """An argument has a value or a shape that the call cannot use."""
 
 
+class IndexOutOfBoundsError(BridgeError, IndexError):
+    """An index is out of range where `take` or `at` was told that none is."""
+
+
 class BranchMismatchError(ArgumentTypeError):
     """The branches of `cond` or `switch` return different structures or shapes."""
 
@@ -57,6 +61,10 @@ class BackendNotLoadedError(BridgeError, ImportError):
 
 class UnsupportedModeError(BridgeError, NotImplementedError):
     """The AD system cannot do what was asked, for example second order."""
+
+
+class LoweringError(BridgeError, NotImplementedError):
+    """A Python function cannot be lowered to Julia; the message says what and where."""
 
 
 class JuliaUnavailableError(BridgeError, RuntimeError):

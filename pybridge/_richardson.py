@@ -65,6 +65,7 @@ class Tableau:
         self._row: list[np.ndarray] = []
         self._limit = np.array(np.nan)
         self._first_column: list[np.ndarray] = []
+        self._rounding = np.array(0.0)
         self.value = np.array(np.nan)
         self.error = np.array(np.inf)
 
@@ -77,6 +78,7 @@ class Tableau:
                 differences of equal numbers at tiny steps agree on a wrong 0.
         """
         row = [difference]
+        self._rounding = rounding
         best, error = self.value, self.error
         if not self._row:
             best = np.full(difference.shape, np.nan, difference.dtype)
@@ -84,8 +86,10 @@ class Tableau:
         factor = 1.0
         for above in self._row[: COLUMNS - 1]:
             factor *= self._ratio
-            entry = (factor * row[-1] - above) / (factor - 1.0)
-            gap = np.maximum(np.abs(entry - row[-1]), np.abs(entry - above)) + rounding
+            # The entry is farther from the one above than from the one beside it.
+            change = (row[-1] - above) / (factor - 1.0)
+            entry = row[-1] + change
+            gap = np.abs(change) * factor + rounding
             better = gap < error
             best, error = np.where(better, entry, best), np.where(better, gap, error)
             row.append(entry)
@@ -122,7 +126,9 @@ class Tableau:
             moves = np.diff(column, axis=0)
             steady = np.all(np.sign(moves) == np.sign(moves[0]), axis=0) & (moves[0] != 0)
             growing = np.abs(moves[1:]) >= DIVERGING_RATIO * np.abs(moves[:-1])
-            diverging = steady & np.all(growing, axis=0)
+            # A last digit that never changes back, divided by h, grows as well.
+            seen = np.abs(moves[-1]) > 2.0 * self._rounding
+            diverging = steady & np.all(growing, axis=0) & seen
             value = np.where(diverging, np.copysign(np.inf, moves[0]), value)
             error = np.where(diverging, np.inf, error)
         return Slope(value, np.where(np.isnan(value), np.inf, error))

@@ -1,7 +1,22 @@
 """Where AD systems disagree, and why."""
 
+from ._allow import Allow as Allow
+from ._assert import ConsistencyError as ConsistencyError
+from ._assert import assert_consistent as assert_consistent
+from ._check import check as check
+from ._check_export import check_to_json as check_to_json
+from ._check_export import check_to_markdown as check_to_markdown
+from ._check_html import check_to_html as check_to_html
+from ._check_report import print_check as print_check
 from ._export import to_json as to_json
 from ._export import to_markdown as to_markdown
+from ._findings import KINDS as KINDS
+from ._findings import SEVERITIES as SEVERITIES
+from ._findings import Finding as Finding
+from ._findings import Probe as Probe
+from ._findings import Report as Report
+from ._findings import SlopeCurve as SlopeCurve
+from ._findings import SystemAnswer as SystemAnswer
 from ._html import to_html as to_html
 from ._layer_report import layers_ok as layers_ok
 from ._layer_report import layers_to_markdown as layers_to_markdown

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from html import escape
-from importlib import resources
 
 from .._backends import Backend
+from ._page import page, prose, reasons_html
 from ._runner import STATUSES, Answer, ModeAnswer, Run
 from ._scenarios import Scenario
 from ._words import (
@@ -18,7 +17,6 @@ from ._words import (
     describe,
     expected,
     groups,
-    join,
     link,
     numbers,
     sentence,
@@ -35,15 +33,13 @@ def to_html(run: Run) -> str:
 
     Light or dark as the reader's system is; nothing is loaded from elsewhere.
     """
-    style = resources.files("pybridge.consistency").joinpath("report.css")
-    css = style.read_text("utf-8")
     body = "\n".join(
         [
             f"<h1>{_TITLE}</h1>",
             f"<p>{_introduction(run)}</p>",
             f'<p class="total">{escape(sentence(summary(run)))}</p>',
             _systems(run),
-            *_absences(run),
+            *reasons_html(absences(run)),
             *(f"<p>Better than documented: {escape(text)}</p>" for text in surprises(run)),
             "<h2>All answers</h2>",
             _legend(run),
@@ -51,20 +47,7 @@ def to_html(run: Run) -> str:
             *(_group(run, heading, scenarios) for heading, scenarios in groups(run)),
         ]
     )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8" />
-<meta name="viewport" content="width=device-width, initial-scale=1" />
-<title>{_TITLE}</title>
-<style>
-{css}</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
+    return page(_TITLE, body)
 
 
 def _introduction(run: Run) -> str:
@@ -97,14 +80,6 @@ def _system(run: Run, system: Backend) -> str:
         f'<div class="bar" role="img" aria-label="{right}">{spans}</div>'
         f"<small>{right if system.available else 'no answers'}</small></div>\n"
     )
-
-
-def _absences(run: Run) -> list[str]:
-    return [
-        f"<details><summary>{escape(join(names))} {'is' if len(names) == 1 else 'are'} "
-        f"absent: why, and what to do</summary><pre>{escape(reason)}</pre></details>"
-        for names, reason in absences(run)
-    ]
 
 
 def _legend(run: Run) -> str:
@@ -162,9 +137,9 @@ def _card(run: Run, scenario: Scenario) -> str:
     if numbers(scenario.plain_value) != numbers(scenario.value):
         plain = f", and {numbers(scenario.plain_value)} for a plain call"
     return f"""<section class="card" id="{scenario.name}">
-<header><h3>{_prose(scenario.title)}</h3> <code class="dim">{scenario.name}</code>
+<header><h3>{prose(scenario.title)}</h3> <code class="dim">{scenario.name}</code>
 {_thread(scenario)}</header>
-<p>{_prose(scenario.shows)}</p>
+<p>{prose(scenario.shows)}</p>
 <div class="sources">
 <div><small>Python</small><pre>{escape(scenario.python)}</pre></div>
 <div><small>Julia</small><pre>{escape(scenario.julia)}</pre></div>
@@ -175,11 +150,6 @@ def _card(run: Run, scenario: Scenario) -> str:
 <table class="answers"><tbody>
 {rows}</tbody></table>
 </section>"""
-
-
-def _prose(text: str) -> str:
-    """Escape text, with code in backticks as code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _thread(scenario: Scenario) -> str:
@@ -208,7 +178,7 @@ def _answer_rows(scenario: Scenario, answer: Answer) -> str:
         rows.append(
             f'<tr><th>{mark} {name}</th><td class="answer">'
             f"{escape(describe(scenario, mode))}</td>"
-            f"<td>{_prose(sentence(mode.reason))}</td></tr>\n"
+            f"<td>{prose(sentence(mode.reason))}</td></tr>\n"
         )
     return "".join(rows)
 

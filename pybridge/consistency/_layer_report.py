@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .._backends import Backend
@@ -56,15 +56,17 @@ def print_layers(rows: Sequence[Row], systems: Sequence[Backend], console: Conso
     console.print(f"[{style}]{layer_summary(rows)}[/]", highlight=False)
 
 
-def layers_to_markdown(rows: Sequence[Row], systems: Sequence[Backend]) -> str:
-    """Write table, reasons and summary as Markdown."""
+def layers_to_markdown(rows: Iterable[Row], systems: Sequence[Backend]) -> Iterator[str]:
+    """Yield the lines of a Markdown table, each row as soon as it is there, then the summary."""
     names = [system.name for system in systems]
-    lines = ["| layer | dtype | " + " | ".join(names) + " |", "| --- " * (2 + len(names)) + "|"]
+    yield "| layer | dtype | " + " | ".join(names) + " |"
+    yield "| --- " * (2 + len(names)) + "|"
+    seen = []
     for case, dtype, answers in rows:
         cells = " | ".join(layer_cell(answers[name]) for name in names)
-        lines.append(f"| {case.title} | {dtype} | {cells} |")
-    lines += ["", BESIDE, "", *(f"- {line}" for line in reasons(rows)), "", layer_summary(rows)]
-    return "\n".join(lines)
+        yield f"| {case.title} | {dtype} | {cells} |"
+        seen.append((case, dtype, answers))
+    yield from ("", BESIDE, "", *(f"- {line}" for line in reasons(seen)), "", layer_summary(seen))
 
 
 def reasons(rows: Sequence[Row]) -> list[str]:

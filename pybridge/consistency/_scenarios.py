@@ -98,14 +98,21 @@ class Scenario:
         return None
 
 
-@functools.cache
-def load_scenarios() -> tuple[Scenario, ...]:
-    """Read the scenario table that comes with pybridge.
+def load_scenarios(table: str = "scenarios") -> tuple[Scenario, ...]:
+    """Read a scenario table that comes with pybridge.
+
+    Args:
+        table: `"scenarios"`, hard cases, or `"conventions"`, what mathematics leaves open.
 
     Raises:
         ArgumentValueError: the table has an entry that means nothing.
     """
-    text = resources.files("pybridge.consistency").joinpath("scenarios.toml").read_text("utf-8")
+    return _table(table)
+
+
+@functools.cache
+def _table(name: str) -> tuple[Scenario, ...]:
+    text = resources.files("pybridge.consistency").joinpath(f"{name}.toml").read_text("utf-8")
     return parse_scenarios(text)
 
 
@@ -129,17 +136,18 @@ def parse_scenarios(text: str) -> tuple[Scenario, ...]:
     return scenarios
 
 
-def select_scenarios(names: list[str] | None) -> tuple[Scenario, ...]:
+def select_scenarios(names: list[str] | None, table: str = "scenarios") -> tuple[Scenario, ...]:
     """Pick scenarios by name, in the order of the table.
 
     Args:
         names: names, or the beginnings of names (`cond` is all that start with it); None
             for all scenarios.
+        table: as for `load_scenarios`.
 
     Raises:
         ArgumentValueError: a name fits none; the message lists all.
     """
-    scenarios = load_scenarios()
+    scenarios = load_scenarios(table)
     if names is None:
         return scenarios
     for name in names:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from .._backends import Backend
 from ._runner import BAD, STATUSES, Answer, ModeAnswer, Run
 from ._scenarios import Scenario
 
@@ -97,6 +99,15 @@ def numbers(array: np.ndarray | float | None) -> str:
     return "[" + ", ".join(map(numbers, array)) + "]"
 
 
+def as_array(value: Any) -> np.ndarray | None:
+    """Make an array of numbers or truth values of what can be one; None of the rest."""
+    try:
+        array = np.asarray(value)
+    except Exception:  # of an array that has no numbers, such as a random key
+        return None
+    return array if array.dtype.kind in "biufc" else None
+
+
 def expected(scenario: Scenario) -> str:
     """Write the derivative that a scenario expects, or the slopes at its kink."""
     if scenario.subdifferential is None:
@@ -173,10 +184,14 @@ def surprises(run: Run) -> list[str]:
 
 def absences(run: Run) -> list[tuple[list[str], str]]:
     """List reasons for absence, each with the systems that share it."""
+    return reasons_of(s for s in run.systems if run.counts(s.name)["absent"])
+
+
+def reasons_of(absent: Iterable[Backend]) -> list[tuple[list[str], str]]:
+    """List why systems are absent, each reason with those that share it."""
     reasons: dict[str, list[str]] = {}
-    for system in run.systems:
-        if run.counts(system.name)["absent"]:
-            reasons.setdefault(system.reason or "It went away.", []).append(system.name)
+    for system in absent:
+        reasons.setdefault(system.reason or "It went away.", []).append(system.name)
     return [(names, reason) for reason, names in reasons.items()]
 
 
@@ -210,6 +225,11 @@ def groups(run: Run) -> list[tuple[str, list[Scenario]]]:
 def join(names: Sequence[str]) -> str:
     """Write `a`, `a and b` or `a, b and c`."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def gives(names: Sequence[str]) -> str:
+    """Choose the verb after `join(names)`."""
+    return "gives" if len(names) == 1 else "give"
 
 
 def _same(got: np.ndarray | None, want: np.ndarray | None) -> bool:

@@ -59,6 +59,8 @@ TRUTH = {
     "exact-guard": lambda x: np.sinc(x / np.pi),
     "rule-other-value": lambda x: np.arctan2(rounded(x), 0.0),
     "index-out-of-bounds": lambda x: x[0] + x[2],
+    "take-out-of-bounds": lambda x: x[0] + x[2],
+    "take-fill": lambda x: 2 * x[2] ** 2 + 25,
     "kink-relu": lambda x: np.maximum(x, 0.0),
     "kink-abs": np.abs,
     "kink-max": np.maximum,
@@ -129,7 +131,7 @@ def test_answers_are_as_the_table_says(name, system):
 
 def test_jax_is_right_wherever_pybridge_decides():
     jax_system = prepare("jax")
-    for scenario in select_scenarios(["detect", "cond", "switch", "mlp"]):
+    for scenario in select_scenarios(["detect", "cond", "switch", "take", "mlp"]):
         assert ask(scenario, jax_system).status == "right", scenario.name
 
 

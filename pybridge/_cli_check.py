@@ -1,0 +1,309 @@
+"""`pybridge check`: a function, a suite of cases, or the table of layers."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ._backends import NAMES
+from ._errors import ArgumentValueError, explain
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from .consistency import Report
+
+OK, FAILED, ABSENT = 0, 1, 2
+
+_OPTIONS = (
+    *("args", "probe", "suite", "scenario", "layers", "list"),
+    *("backend", "json", "markdown", "html", "verbose"),
+)
+_OF_TARGET = ("args", "probe", "backend", "json", "markdown", "html", "verbose")
+
+_DESCRIPTION = """\
+Check one function (TARGET), or run the known hard cases on every AD system present and show
+what each one answers. Exit status: 0 when every answer is right or documented, 1 when one is
+wrong, 2 when a system asked for with --backend is absent or the command line makes no sense.
+"""
+
+
+def add_check(commands: Any) -> None:
+    """Add the command to the parser's commands."""
+    check = commands.add_parser(
+        "check",
+        help="check a function, or run the known hard cases, on every AD system present",
+        description=_DESCRIPTION,
+    )
+    check.add_argument(
+        "target",
+        nargs="?",
+        metavar="TARGET",
+        help="the function to check: module:name or file.py:name; its code is run",
+    )
+    check.add_argument(
+        "--args",
+        nargs="+",
+        action="extend",
+        metavar="EXPR",
+        help="the target's arguments, one Python expression each, in which np, jnp, jax and pb "
+        'are known: 1.0 "[1.0, 2.0]" "jnp.ones((3,))"',
+    )
+    check.add_argument(
+        "--probe",
+        action="append",
+        metavar="NAME",
+        help="check the target at these points (may be repeated): given, zeros, ties, ...",
+    )
+    check.add_argument(
+        "--suite",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="run this suite of cases, or all; with --list say which there are",
+    )
+    check.add_argument(
+        "--backend",
+        action="append",
+        choices=NAMES,
+        metavar="NAME",
+        help=f"only this AD system (may be repeated): {', '.join(NAMES)}",
+    )
+    check.add_argument(
+        "--scenario",
+        action="append",
+        metavar="NAME",
+        help="only the cases whose names begin so (may be repeated)",
+    )
+    check.add_argument(
+        "--layers",
+        action="store_true",
+        help="compare the layers of pybridge.nn with their twins in Julia instead (minutes)",
+    )
+    check.add_argument("--list", action="store_true", help="list the cases and stop")
+    output = check.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print JSON")
+    output.add_argument("--markdown", action="store_true", help="print a Markdown table")
+    check.add_argument(
+        "--html", type=Path, metavar="FILE", help="also write a page that explains itself"
+    )
+    check.add_argument("-v", "--verbose", action="store_true", help="show sources and every number")
+    check.set_defaults(run=_check)
+
+
+def _check(options: argparse.Namespace) -> int:
+    if options.target is not None:
+        _refuse(options, "with a TARGET", _OF_TARGET, "The others belong to the suites.")
+    elif options.layers:
+        _refuse(options, "with --layers", ("backend", "markdown"), "The others are for cases.")
+    else:
+        allowed = tuple(name for name in _OPTIONS if name not in ("args", "probe"))
+        fix = "Name the function before them: pybridge check mymodule:f --args 1.0"
+        _refuse(options, "without a TARGET", allowed, fix)
+    if options.html is not None:
+        from .consistency._page import writable
+
+        options.html = writable(options.html, "pybridge check --html")
+    if options.target is not None:
+        return _check_target(options)
+    return _check_layers(options) if options.layers else _check_suites(options)
+
+
+def _refuse(options: argparse.Namespace, where: str, allowed: Sequence[str], fix: str) -> None:
+    """Refuse options that do not go together with what is checked."""
+    given = [name for name in _OPTIONS if getattr(options, name) not in (None, False)]
+    others = [f"--{name}" for name in given if name not in allowed and f"--{name}" not in where]
+    if others:
+        raise ArgumentValueError(
+            explain(
+                f"pybridge check {where}",
+                expected=f"no option but {_named(allowed)}",
+                got=", ".join(others),
+                fix=fix,
+            )
+        )
+
+
+def _named(options: Sequence[str]) -> str:
+    """Write `--backend and --markdown`."""
+    from .consistency._words import join
+
+    return join([f"--{name}" for name in options])
+
+
+def _check_target(options: argparse.Namespace) -> int:
+    from ._cli_target import load_target, read_arguments
+    from .interop import JuliaFunction
+
+    with contextlib.redirect_stdout(sys.stderr):  # what the module prints while it is imported
+        function = load_target(options.target)
+        arguments = read_arguments(function, options.args or ())
+    progress = console(stderr=True)
+    # Those that the function needs anyway: Julia's packages show their own progress.
+    names = options.backend or (NAMES if isinstance(function, JuliaFunction) else ())
+    _prepared(names, progress)
+
+    from .consistency._check import check
+
+    probes = tuple(options.probe or ("given",))
+    with (
+        progress.status("checking", spinner="dots") as status,
+        contextlib.redirect_stdout(sys.stderr),
+    ):
+        report: Report = check(
+            function,
+            *arguments,
+            backends=options.backend,
+            probes=probes,
+            progress=status.update,
+        )
+    _show_check(report, options)
+    if not report.ok:
+        return FAILED
+    missing = any(not system.available for system in report.systems)
+    return ABSENT if options.backend and missing else OK
+
+
+def _show_check(report: Report, options: argparse.Namespace) -> None:
+    if options.html is not None:
+        report.to_html(options.html)
+    if options.json:
+        print(report.to_json())
+    elif options.markdown:
+        print(report.to_markdown())
+    else:
+        from .consistency import print_check
+
+        out = console()
+        print_check(report, out, verbose=options.verbose)
+        _tell_page(out, options)
+
+
+def _tell_page(out: Console, options: argparse.Namespace) -> None:
+    if options.html is not None:
+        out.print(f"The page is in {options.html}.", highlight=False, markup=False)
+
+
+def _check_suites(options: argparse.Namespace) -> int:
+    from .consistency._beside import run_suites
+    from .consistency._suites import SUITES, suite
+
+    if options.suite == "" and options.list:
+        _list([(name, entry.title) for name, entry in SUITES.items()])
+        return OK
+    names = list(SUITES) if options.suite == "" else [options.suite or "scenarios"]
+    if len(names) > 1:
+        allowed = ("suite", "backend", "json", "markdown", "verbose")
+        _refuse(options, "with several suites", allowed, "Name one: --suite scenarios")
+    cases = {name: suite(name).select(options.scenario) for name in names}
+    if options.list:
+        _list([(case.name, case.title) for name in names for case in cases[name]])
+        return OK
+    progress = console(stderr=True)
+    systems = _prepared(options.backend or NAMES, progress)
+    with progress.status("asking", spinner="dots") as status:
+        results = run_suites(cases, systems, status.update)
+    _show_suites(results, options)
+    if not all(result.ok for result in results.values()):
+        return FAILED
+    missing = any(result.absent for result in results.values())
+    return ABSENT if options.backend and missing else OK
+
+
+def _show_suites(results: dict[str, Any], options: argparse.Namespace) -> None:
+    """Print the results; with several suites each under its name."""
+    from .consistency._page import write
+
+    several = len(results) > 1
+    if options.html is not None:
+        (result,) = results.values()
+        write(options.html, result.to_html())
+    if options.json:
+        texts = {name: result.to_json() for name, result in results.items()}
+        joined = json.dumps({name: json.loads(text) for name, text in texts.items()}, indent=2)
+        print(joined if several else next(iter(texts.values())))
+    elif options.markdown:
+        heads = {name: f"## {name}\n\n" if several else "" for name in results}
+        print("\n\n".join(heads[name] + r.to_markdown() for name, r in results.items()))
+    else:
+        out = console()
+        for name, result in results.items():
+            if several:
+                out.rule(name, align="left")
+            result.print(out, verbose=options.verbose)
+        _tell_page(out, options)
+
+
+def _list(rows: Sequence[tuple[str, str]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, title in rows:
+        table.add_row(name, title)
+    console().print(table, markup=False)
+
+
+def _check_layers(options: argparse.Namespace) -> int:
+    from .consistency import (
+        compare_layers,
+        layers_ok,
+        layers_to_markdown,
+        load_layers,
+        print_layers,
+    )
+
+    progress = console(stderr=True)
+    names = [name for name in options.backend or NAMES if name != "jax"]
+    systems = _prepared(names, progress)
+    rows = []
+    with progress.status("comparing", spinner="dots") as status:
+        answers = compare_layers(load_layers(), systems, progress=status.update)
+        if options.markdown:
+            # Line by line: the whole takes minutes, and may be stopped.
+            for line in layers_to_markdown(_keep(answers, rows), systems):
+                print(line, flush=True)
+        else:
+            rows += answers
+    if not options.markdown:
+        print_layers(rows, systems, console())
+    if not layers_ok(rows):
+        return FAILED
+    return ABSENT if options.backend and not all(s.available for s in systems) else OK
+
+
+def _keep(items: Iterable[Any], where: list[Any]) -> Iterator[Any]:
+    """Pass items on, and put each into a list."""
+    for item in items:
+        where.append(item)
+        yield item
+
+
+def _prepared(names: Sequence[str], progress: Console) -> list[Any]:
+    """Make AD systems ready.
+
+    Progress goes to stderr, that of juliapkg as well, so that stdout can be a file. No spinner
+    while Julia starts: Pkg shows its own progress there.
+    """
+    from .consistency import prepare
+
+    systems = []
+    for name in dict.fromkeys(names):
+        if progress.is_terminal:
+            progress.print(f"making {name} ready", style="dim")
+        with contextlib.redirect_stdout(sys.stderr):
+            systems.append(prepare(name))
+    return systems
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Make a rich console on stdout or stderr."""
+    from rich.console import Console
+
+    return Console(stderr=stderr)

@@ -1,0 +1,379 @@
+"""`pb.check`: run a function under every AD system, and say where they disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .._backends import NAMES, Backend, load, row
+from .._config import setting
+from .._errors import BridgeError
+from ..interop import JuliaFunction
+from ._ask import JaxSystem, JuliaSystem, Weighted, plain_values, robust
+from ._bounds import find_out_of_bounds
+from ._compare import judge
+from ._findings import KINDS, SEVERITIES, Finding, Probe, Report, SystemAnswer
+from ._inside import compare_with_inside, find_inside
+from ._nonfinite import judge_non_finite
+from ._plain import ask_own, judge_own, judge_values
+from ._point import Point
+from ._present import has_julia
+from ._probes import check_names, count, first_lines, points, weights_for
+from ._second import judge_second
+from ._subject import Arrays, Subject, named
+from ._values import listening
+
+_LONGEST_SOURCE = 200
+
+
+def check(
+    f: Callable[..., Any],
+    *args: Any,
+    backends: Sequence[str] | None = None,
+    probes: Sequence[str] = ("given",),
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Report:
+    """Run a function under every AD system and by differences, and report what differs.
+
+    The function is run in float64 whatever the caller's setting, and its value in the caller's
+    own precision too. Only floating-point leaves of the arguments are differentiated. A value
+    that is not a single number is summed up with random weights, so that every output takes
+    part. Up to 40 numbers are moved one by one; of more, random directions are compared, and the
+    element is searched for where something differs.
+
+    Args:
+        f: a Python function that JAX can differentiate, or one from `pb.from_julia`.
+        *args: its arguments: the point at which it is checked.
+        backends: the AD systems to ask. None: all of them for a function from `pb.from_julia`; for
+            a Python function JAX and, through `pb.lower`, those of Julia if there is a Julia on
+            this machine (`PYBRIDGE_CHECK_BACKENDS` says otherwise). Julia's compiler then takes
+            some seconds for each; `backends=["jax"]` answers at once. Julia's systems are asked
+            for second order if they are named. Finite differences are always the reference.
+        probes: the points: `"given"` always, and `"large"` and `"small"` (1000 times and a
+            thousandth of the arguments), `"zeros"`, `"ties"` (all elements of a leaf equal) and
+            `"random"` on request.
+        seed: of the random directions, weights and points.
+        progress: gets a line of text before each step.
+
+    Returns:
+        A `Report`. Its `findings` are sorted, the gravest first; `ok` says whether none is an
+        error. At a kink, or where the function asks `within_gradient`, there are notes.
+
+    Raises:
+        ArgumentTypeError: `f` is not callable, or nothing in its arguments or its value is
+            floating-point.
+        ArgumentValueError: `f` raises at the given point, or `probes` names none.
+        UnknownBackendError: `backends` names no AD system.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import pybridge as pb
+        >>> pb.check(lambda x: jnp.sin(x) ** 2, 0.5).ok
+        True
+        >>> report = pb.check(jnp.abs, 0.0)
+        >>> [(finding.kind, finding.severity) for finding in report.findings]
+        [('kink', 'note')]
+
+    Differences are extrapolated after Richardson and Ridders (Advances in Engineering Software
+    4, 1982). There is no twin in Julia: Julia functions are checked from here.
+    """
+    say = progress or (lambda text: None)
+    chosen = check_names(probes)
+    rows = _backends(f, backends)
+    say("calling the function")
+    return _Run(Subject(f, args), rows, seed, say, backends is not None).report(chosen)
+
+
+def _backends(f: Any, names: Sequence[str] | None) -> tuple[Backend, ...]:
+    """Find the systems that can differentiate the function, absent ones with the reason."""
+    if isinstance(names, str):
+        names = (names,)
+    if names is None:
+        names = NAMES if isinstance(f, JuliaFunction) else _present()
+    rows = []
+    for name in dict.fromkeys((*names, "finite")):
+        found = row(name)
+        try:
+            rows.append(load(name))
+        except BridgeError as error:
+            rows.append(replace(found, reason=str(error)))
+    return tuple(rows)
+
+
+def _present() -> Sequence[str]:
+    """Name the systems that a Python function is checked with where none are named."""
+    setting_name = "PYBRIDGE_CHECK_BACKENDS"
+    chosen = setting(setting_name).value
+    if isinstance(chosen, str):
+        names = [name.strip() for name in chosen.split(",")]
+        return [row(name, argument=setting_name).name for name in names]
+    # Nothing is downloaded for a check.
+    found = has_julia()
+    return [name for name in NAMES if found or row(name).language == "python"]
+
+
+class _Run:
+    """One call of `check`."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        rows: tuple[Backend, ...],
+        seed: int,
+        say: Callable[[str], None],
+        named: bool,
+    ):
+        self.subject, self.rows, self.seed, self.say = subject, rows, seed, say
+        # Second order of a lowered function takes Julia's compiler half a minute.
+        self.thorough = named or subject.is_julia
+        self.weights = weights_for(subject, seed)
+        self.weighted = Weighted(subject, self.weights)
+        self.findings: list[Finding] = []
+        self.answers: list[SystemAnswer] = []
+        self.curves: list[Any] = []
+        self.probes: list[Probe] = []
+        self.inside: Callable[[Arrays], Any] | None = None
+        self.jax = JaxSystem(subject, self.weighted)
+        self.systems = self._systems()
+        size = self.weighted.flat_weights.size
+        if subject.is_julia:
+            self.plain: Callable[[Arrays], Any] = lambda xs: subject.call(xs)
+            self.values = plain_values(subject, self.weighted)
+        else:
+            self.plain = self.jax.plain
+            self.values = robust(self.jax.values, size)
+
+    def report(self, names: Sequence[str]) -> Report:
+        """Check all points."""
+        subject = self.subject
+        stable = self._judge_repetition()
+        for probe, xs in points(subject, names, self.weights, self.seed):
+            self.probes.append(probe)
+            with subject.precision(), np.errstate(all="ignore"):
+                self._check_point(probe, xs, stable)
+        self._judge_precision(stable)
+        return Report(
+            subject.name,
+            self.rows,
+            tuple(self.probes),
+            tuple(self.answers),
+            tuple(sorted(_once(self.findings), key=_gravity)),
+            tuple(self.curves),
+            _sources(subject),
+        )
+
+    def _systems(self) -> list[Any]:
+        found: list[Any] = []
+        for backend in self.rows:
+            if not backend.available or backend.name == "finite":
+                continue
+            if backend.name == "jax":
+                found.append(self.jax)
+            else:
+                parts = backend.name, self.subject, self.weighted
+                found.append(JuliaSystem(*parts, second=self.thorough))
+        return found
+
+    def _check_point(self, probe: Probe, xs: tuple[np.ndarray, ...], stable: bool) -> None:
+        """Ask and judge at one point."""
+        subject = self.subject
+        lines = first_lines(xs, np.random.default_rng(count(xs)))
+        together = None
+        if self.jax in self.systems and not subject.is_julia:
+            together = self.jax.ask_at_once(xs, [line.vs for line in lines])
+        try:
+            plain = together.plain if together is not None else self.plain(xs)
+            plain = tuple(np.asarray(y) for y in plain)
+        except Exception as error:
+            self._note_failure(probe, error)
+            return
+        point = Point(subject, self.weighted, self.systems, probe, xs, self.values, plain, lines)
+        point.together = together
+        with listening() as heard:
+            point.ask(self.say)
+        if self.inside is None:
+            self.inside = find_inside(subject, self.systems, any(heard))
+        if self.inside is not None:
+            self.findings += compare_with_inside(point, self.inside)
+        self.say(f"{probe.name}: comparing")
+        found: list[Finding] = list(point.findings)
+        if not point.is_finite():
+            found.append(_not_finite(point))
+        else:
+            if stable:
+                found += judge_values(point, self.inside)
+                found += judge_non_finite(point)
+                judgement = judge(point, subject.jaxpr)
+                found += judgement.findings
+                self.curves += judgement.curves
+                first_order = judgement.has_wrong or any(f.severity == "error" for f in found)
+                for system in self.systems if not first_order else ():
+                    if "second" in system.modes and not _failed(point, system.name):
+                        self.say(f"{probe.name}: {system.name}, second order")
+                        more, answers = judge_second(point, system, self.seed)
+                        found += more
+                        point.answers += answers
+        if subject.is_julia:
+            from ._zeros import find_zeros
+
+            found += find_zeros(subject, xs, [system.name for system in self.systems], probe.name)
+        elif subject.jaxpr is not None:
+            try:
+                found += find_out_of_bounds(subject.jaxpr, xs, probe.name)
+            except Exception as error:
+                self.say(f"{probe.name}: indices could not be followed: {error}")
+        self.findings += found
+        self.answers += [_with_deviation(answer, point) for answer in point.answers]
+        self.answers.append(_differences(point))
+        if probe.name == "given":
+            self._given = point
+
+    # --- parts of the judgement ---------------------------------------------------------------
+
+    def _judge_repetition(self) -> bool:
+        """Call once more with the same arguments, and compare bit by bit."""
+        self.say("calling the function again")
+        subject = self.subject
+        again = subject.call_plainly()
+        same = len(again) == len(subject.first) and all(
+            a.shape == b.shape and np.array_equal(a, b, equal_nan=True)
+            for a, b in zip(subject.first, again, strict=True)
+        )
+        if same:
+            return True
+        changes = [
+            (float(np.max(np.abs(a - b), initial=0.0)), path)
+            for a, b, path in zip(subject.first, again, subject.outputs, strict=False)
+            if a.shape == b.shape
+        ]
+        largest, path = max(changes, default=(float("nan"), "value"))
+        # Sums that are split among threads differ in the last digits: that is no randomness.
+        self.findings.append(
+            Finding(
+                "random",
+                "error",
+                f"two calls with the same arguments differ by {largest:.4g} in {path}",
+                systems=tuple(b.name for b in self.rows if b.available),
+                mode="value",
+                numbers={"difference": largest},
+                advice="Pass a key, or whatever else it depends on, as an argument. Derivatives "
+                "were not compared: none is defined.",
+            )
+        )
+        return False
+
+    def _judge_precision(self, stable: bool) -> None:
+        """Compare values in the caller's own precision, where that is another."""
+        point = getattr(self, "_given", None)
+        subject = self.subject
+        if point is None or not stable or not subject.wide:
+            return
+        if not any(b.name == "jax" for b in self.rows):
+            return
+        if any(f.kind == "value" for f in self.findings) or self.inside is not None:
+            return
+        modes = [mode for name, mode in point.slopes if name == "jax"]
+        own = ask_own(subject, self.weighted, modes)
+        if own is not None and not any(f.kind == "non-finite" for f in self.findings):
+            self.findings += judge_own(point, own)
+
+    def _note_failure(self, probe: Probe, error: Exception) -> None:
+        text = str(error).strip().splitlines()
+        self.findings.append(
+            Finding(
+                "exception",
+                "error" if probe.name == "given" else "note",
+                f"the function raises {type(error).__name__}: {text[0] if text else ''}",
+                mode="value",
+                probe=probe.name,
+                advice="It was not differentiated here.",
+            )
+        )
+
+
+def _failed(point: Point, name: str) -> bool:
+    """Say whether a system gave no derivative at all."""
+    return not any(who[0] == name for who in point.slopes)
+
+
+def _not_finite(point: Point) -> Finding:
+    """Report that the value itself is not a number."""
+    return Finding(
+        "non-finite",
+        "warning" if point.probe.name == "given" else "note",
+        "the value itself is NaN or infinite",
+        mode="value",
+        probe=point.probe.name,
+        advice="Derivatives mean nothing here: find out where the value comes from first, for "
+        "example with jax.debug_nans.",
+    )
+
+
+def _with_deviation(answer: SystemAnswer, point: Point) -> SystemAnswer:
+    """Add the largest difference from finite differences, where these know the slope."""
+    slopes = point.slopes.get((answer.system, answer.mode))
+    if slopes is None or not point.is_finite():
+        return answer
+    gaps = [
+        abs(slope - one.slope) / (1.0 + abs(one.slope))
+        for slope, one in zip(slopes, map(point.along, point.lines), strict=True)
+        if one.kind in ("smooth", "edge") and np.isfinite(one.slope)
+    ]
+    return replace(answer, deviation=max(gaps)) if gaps else answer
+
+
+def _differences(point: Point) -> SystemAnswer:
+    """Put finite differences among the answers."""
+    derivative = None
+    if point.is_finite():
+        found = [point.along(line).slope for line in point.lines]
+        derivative = point._assemble(found)
+    value = named(point.subject.outputs, point.plain)
+    return SystemAnswer("finite", "forward", point.probe.name, value, derivative, 0.0)
+
+
+def _once(findings: Sequence[Finding]) -> list[Finding]:
+    """Drop what was said at the given point already, and merge elements of one argument."""
+    kept: dict[Any, Finding] = {}
+    more: dict[Any, int] = {}
+    for f in findings:
+        key: Any = (f.kind, f.severity, f.systems, f.mode, f.probe, f.argument, f.primitive)
+        if f.kind == "kink":
+            key = (*key, f.location)
+        if f.kind in ("out-of-bounds", "value", "exception", "unsupported", "mode-dependent"):
+            key = (f.kind, f.severity, f.systems, f.mode, f.location, f.primitive)
+            key = (*key, f.title if f.location is None else "")
+            more[key] = -(10**9)
+        more[key] = more.get(key, 0) + (key in kept)
+        kept.setdefault(key, f)
+    return [
+        replace(
+            f,
+            title=f"{f.title} (and in {more[key]} more)",
+            numbers={**f.numbers, "places": more[key] + 1},
+        )
+        if more[key] > 0 and "places" not in f.numbers
+        else f
+        for key, f in kept.items()
+    ]
+
+
+def _gravity(finding: Finding) -> tuple[int, int]:
+    return SEVERITIES.index(finding.severity), list(KINDS).index(finding.kind)
+
+
+def _sources(subject: Subject) -> dict[str, str]:
+    """Show the program as each language sees it."""
+    if subject.is_julia:
+        return {"Julia": subject.name}
+    if subject.jaxpr is None:
+        return {}
+    lines = str(subject.jaxpr).splitlines()
+    if len(lines) > _LONGEST_SOURCE:
+        rest = len(lines) - _LONGEST_SOURCE
+        lines = [*lines[:_LONGEST_SOURCE], f"... and {rest} more lines"]
+    return {"jaxpr": "\n".join(lines)}

@@ -1,0 +1,178 @@
+"""The suites of `pybridge check --suite`: lists of cases that are run on every AD system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .._backends import Backend
+from .._errors import ArgumentValueError, explain
+from ._runner import Run
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Progress = Callable[[str], None]
+
+
+class SuiteResult(Protocol):
+    """What a suite answers; it can be written in four ways."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether no answer is wrong."""
+        ...
+
+    @property
+    def absent(self) -> bool:
+        """Whether a system is absent that was asked."""
+        ...
+
+    def print(self, console: Console, *, verbose: bool = False) -> None:
+        """Print tables and explanations on a terminal."""
+        ...
+
+    def to_json(self) -> str:
+        """Write a JSON object."""
+        ...
+
+    def to_markdown(self) -> str:
+        """Write Markdown without headings."""
+        ...
+
+    def to_html(self) -> str:
+        """Write a page that needs no other file."""
+        ...
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A list of cases.
+
+    Attributes:
+        title: one line, without a full stop, that says what it is about.
+        select: gets names or None, returns the cases whose names begin so, or all; each has a
+            `name` and a `title`. A name that fits nothing is an `ArgumentValueError`.
+        run: gets the cases, AD systems as `prepare` returns them, and a function that wants a
+            line of text before each case.
+        julia: whether Julia's AD systems are asked.
+    """
+
+    title: str
+    select: Callable[[list[str] | None], Sequence[Any]]
+    run: Callable[[Sequence[Any], Sequence[Backend], Progress], SuiteResult]
+    julia: bool = True
+
+
+@dataclass(frozen=True)
+class ScenarioResult:
+    """The answers to the scenarios."""
+
+    answers: Run
+
+    @property
+    def ok(self) -> bool:
+        """Whether every answer is right, a convention, or documented."""
+        return self.answers.ok
+
+    @property
+    def absent(self) -> bool:
+        """Whether a system is absent that was asked."""
+        return bool(self.answers.counts()["absent"])
+
+    def print(self, console: Console, *, verbose: bool = False) -> None:
+        """Print table, legend, explanations and summary."""
+        from . import print_report
+
+        print_report(self.answers, console, verbose=verbose)
+
+    def to_json(self) -> str:
+        """Write all answers."""
+        from . import to_json
+
+        return to_json(self.answers)
+
+    def to_markdown(self) -> str:
+        """Write a table with explanations below."""
+        from . import to_markdown
+
+        return to_markdown(self.answers)
+
+    def to_html(self) -> str:
+        """Write overview, heat map, and every scenario in full."""
+        from . import to_html
+
+        return to_html(self.answers)
+
+
+def _select_scenarios(names: list[str] | None) -> Sequence[Any]:
+    from . import select_scenarios
+
+    return select_scenarios(names)
+
+
+def _select_conventions(names: list[str] | None) -> Sequence[Any]:
+    from . import select_scenarios
+
+    return select_scenarios(names, "conventions")
+
+
+def _run_scenarios(
+    cases: Sequence[Any], systems: Sequence[Backend], progress: Progress
+) -> SuiteResult:
+    from . import run_scenarios
+
+    return ScenarioResult(run_scenarios(cases, systems, progress))
+
+
+def _library(library: str) -> Suite:
+    def select(names: list[str] | None) -> Sequence[Any]:
+        from ._library_suite import select_cases
+
+        return select_cases(library)(names)
+
+    def run(cases: Sequence[Any], systems: Sequence[Backend], progress: Progress) -> SuiteResult:
+        from ._library_suite import run_cases
+
+        return run_cases(cases, systems, progress)
+
+    julia = library == "NNlib"
+    return Suite(f"every function of {library}, with pb.check", select, run, julia)
+
+
+# In the order in which they run. What a suite needs is imported when it is used.
+SUITES: dict[str, Suite] = {
+    "scenarios": Suite(
+        "hard cases with an answer that is known from mathematics",
+        _select_scenarios,
+        _run_scenarios,
+    ),
+    "conventions": Suite(
+        "what each system does at kinks, ties and singular points",
+        _select_conventions,
+        _run_scenarios,
+    ),
+    "jax.nn": _library("jax.nn"),
+    "jax.scipy.special": _library("jax.scipy.special"),
+    "optax.losses": _library("optax.losses"),
+    "nnlib": _library("NNlib"),
+}
+
+
+def suite(name: str) -> Suite:
+    """Look a suite up.
+
+    Raises:
+        ArgumentValueError: there is no such suite; the message lists those that there are.
+    """
+    if name in SUITES:
+        return SUITES[name]
+    raise ArgumentValueError(
+        explain(
+            "pybridge check --suite",
+            expected=f"one of {', '.join(SUITES)}",
+            got=name,
+            fix="Without a name all of them are run.",
+        )
+    )

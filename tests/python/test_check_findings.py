@@ -1,0 +1,344 @@
+"""Each kind of fault is found by `pb.check`, and named with its place."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import pybridge as pb
+from pybridge.consistency._check import check
+
+
+def only(report, kind):
+    (finding,) = report.of_kind(kind)
+    return finding
+
+
+def with_rule(function, value, slope):
+    """Give a function a custom_jvp rule with any value and slope."""
+    f = jax.custom_jvp(function)
+    f.defjvp(lambda primals, tangents: (value(*primals), slope(*primals) * tangents[0]))
+    return f
+
+
+def with_pullback(function, slope):
+    f = jax.custom_vjp(function)
+    f.defvjp(lambda x: (function(x), x), lambda x, ct: (slope(x) * ct,))
+    return f
+
+
+# --- rules --------------------------------------------------------------------------------
+
+
+def test_a_rule_with_another_value_is_named_where_the_program_amplifies_it():
+    rounded = with_rule(lambda x: jnp.where(jnp.abs(x) < 1e-12, 0.0, x), lambda x: x, lambda x: 1.0)
+    report = check(lambda x: jnp.arctan2(rounded(x), 0.0), 1e-15)
+    finding = only(report, "value")
+    assert finding.severity == "error"
+    assert finding.title == "value under differentiation 1.5707963, plain value 0"
+    assert finding.primitive == "custom_jvp_call"
+    assert "rounded(x)" in finding.location.source
+
+
+def test_a_value_that_is_off_in_single_precision_only_is_found():
+    def value(x):
+        return jnp.sin(x) * (1.001 if x.dtype == jnp.float32 else 1.0)
+
+    off = with_rule(jnp.sin, value, jnp.cos)
+    finding = only(check(off, jnp.float32(0.3)), "value")
+    np.testing.assert_allclose(finding.numbers["jax"], 1.001 * np.sin(0.3), rtol=1e-6)
+
+
+def test_a_value_that_is_off_and_masked_afterwards_is_found():
+    off = with_rule(jnp.sin, lambda x: jnp.sin(x) * 1.001, jnp.cos)
+    finding = only(check(lambda x: 0.0 * off(x) + x**2, 0.3), "value")
+    assert "does not reach the value" in finding.advice
+
+
+@pytest.mark.parametrize("size", [3, 500])
+@pytest.mark.parametrize("slope", [lambda x: -2 * x, lambda x: 2.002 * x], ids=["sign", "scale"])
+def test_a_wrong_forward_rule_is_found_and_named(slope, size):
+    square = with_rule(lambda x: x**2, lambda x: x**2, slope)
+    x = np.linspace(1.0, 2.0, size)
+    report = check(lambda x: jnp.sum(jnp.sin(x)) + square(x[1]), x)
+    finding = only(report, "finite")
+    assert (finding.argument, finding.element) == ("args[0]", (1,))
+    assert finding.primitive == "custom_jvp_call"
+    assert "square(x[1])" in finding.location.source
+    np.testing.assert_allclose(finding.numbers["finite"], np.cos(x[1]) + 2 * x[1], rtol=1e-8)
+
+
+def test_a_wrong_pullback_is_found():
+    square = with_pullback(lambda x: x**2, lambda x: 2.002 * x)
+    report = check(lambda x: square(x) + x, 0.5)
+    assert only(report, "finite").primitive == "custom_vjp_call"
+    assert only(report, "unsupported").severity == "note"
+
+
+def test_a_transposed_index_is_found():
+    f = jax.custom_vjp(lambda x: jnp.sum(x @ x))
+    f.defvjp(lambda x: (jnp.sum(x @ x), x), lambda x, ct: (ct * (x.sum(0) + x.sum(1)[:, None]),))
+    assert not check(f, np.arange(9.0).reshape(3, 3)).ok
+
+
+def test_a_second_derivative_that_is_cut_off_is_found():
+    cube = with_rule(lambda x: x**3, lambda x: x**3, lambda x: 3 * jax.lax.stop_gradient(x) ** 2)
+    finding = only(check(cube, 0.5), "second-order")
+    assert finding.mode == "second"
+    assert finding.numbers["jax"] == 0.0
+
+
+def test_a_stopped_gradient_is_a_warning_with_its_line():
+    finding = only(check(lambda x: x * jax.lax.stop_gradient(x), 2.0), "finite")
+    assert finding.severity == "warning"
+    assert finding.primitive == "stop_gradient"
+
+
+def test_a_gradient_that_jax_itself_stops_is_no_excuse():
+    matrix = jnp.array([[1.0, 2.0, -1.0], [0.5, 0.0, 3.0], [1.0, 1.0, 0.0]])
+
+    # The matrix is a constant of the rule; `log_softmax` holds a stop_gradient.
+    @jax.jit
+    def transposed(x):
+        return rule(jax.nn.log_softmax(x)).sum()
+
+    @jax.custom_vjp
+    def rule(x):
+        return matrix @ x
+
+    rule.defvjp(lambda x: (matrix @ x, None), lambda _, ct: (matrix @ ct,))
+    finding = only(check(transposed, jnp.array([0.1, 0.7, -0.4])), "finite")
+    assert finding.severity == "error"
+    assert finding.primitive == "custom_vjp_call"
+    assert finding.advice.startswith("The custom rule of rule is wrong")
+
+
+def test_numbers_that_are_nearly_equal_are_shown_apart():
+    f = with_rule(jnp.sin, jnp.sin, lambda x: jnp.cos(x) * (1 + 3e-8))
+    finding = only(check(f, 0.0), "finite")
+    assert finding.title == "jax gives 1.00000003, where differences give 1"
+
+
+def test_a_variance_of_equal_numbers_has_no_second_derivative_to_compare():
+    def f(x):
+        return jnp.var(jnp.exp(-((1e-8 * x) ** 2)))
+
+    assert check(f, jnp.array([0.3, 0.7, -0.2, 1.4])).findings == ()
+
+
+# --- indices ------------------------------------------------------------------------------
+
+
+def test_an_index_out_of_bounds_is_named_and_its_modes_differ():
+    report = check(lambda x: x[jnp.array([0, 5])].sum(), np.array([1.0, 2.0, 3.0]))
+    finding = only(report, "out-of-bounds")
+    assert finding.primitive == "gather"
+    assert finding.numbers == {"index": 5, "axis": 0, "size": 3}
+    assert "jnp.array([0, 5])" in finding.location.source
+    assert "pb.take" in finding.advice
+    assert not report.ok
+
+
+@pytest.mark.parametrize(
+    ("f", "index", "axis"),
+    [
+        (lambda x: jax.lax.dynamic_slice(x, (1, 2), (2, 2)).sum(), 3, 1),
+        (lambda x: x.at[7].add(1.0).sum(), 7, 0),
+        (lambda x: jnp.take(x, 9, axis=1, mode="fill", fill_value=0.0).sum(), 9, 1),
+        (lambda x: jax.lax.scan(lambda c, i: (c + x[i, 0], None), x[0, 0], jnp.arange(5))[0], 3, 0),
+        (jax.jit(lambda x: jax.vmap(lambda i: jnp.take(x[:, 1], i))(jnp.arange(4)).sum()), 3, 0),
+    ],
+)
+def test_indices_are_followed_through_programs(f, index, axis):
+    finding = check(f, np.ones((3, 3)) + np.eye(3)).of_kind("out-of-bounds")[0]
+    assert (finding.numbers["index"], finding.numbers["axis"]) == (index, axis)
+    assert finding.location is not None
+
+
+def test_a_clipped_index_is_fine():
+    f = lambda x: x.at[jnp.array([0, 5])].get(mode="clip").sum()  # noqa: E731
+    assert check(f, np.array([1.0, 2.0, 3.0])).findings == ()
+
+
+# --- NaN, kinks and special points --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda x: ((jnp.array([0.0, 1.0]) * x) ** 0.5)[jnp.array([0.0, 1.0]) * x > 0].sum(), 1.0),
+        (lambda x: jnp.where(x > 0, jnp.log(x), 0 * x), 0.0),
+        (lambda x: jnp.where(x == 0, jnp.ones_like(x), jnp.sin(x) / x), 0.0),
+    ],
+    ids=["19089", "log", "sinc"],
+)
+def test_a_nan_that_leaks_through_where_is_an_error(f, x):
+    finding = only(check(f, x), "non-finite")
+    assert (finding.severity, finding.systems, finding.mode) == ("error", ("jax",), "reverse")
+
+
+def test_nan_in_single_precision_only_is_found():
+    report = check(lambda x: jnp.sqrt(jnp.exp(-x)), jnp.float32(110.0))
+    assert "float32" in only(report, "non-finite").title
+
+
+def test_an_infinite_slope_that_is_right_is_a_note():
+    finding = only(check(jnp.sqrt, 0.0), "non-finite")
+    assert finding.severity == "note"
+
+
+def test_a_norm_at_zero_is_an_error():
+    finding = only(check(lambda x: jnp.sqrt(jnp.sum(x**2)), np.zeros(2)), "non-finite")
+    assert finding.severity == "error"
+    assert finding.numbers["places"] == 2
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "left", "right"),
+    [
+        (jax.nn.relu, 0.0, 0.0, 1.0),
+        (jnp.abs, 0.0, -1.0, 1.0),
+        (jnp.max, np.array([2.0, 1.0, 2.0]), 0.0, 1.0),
+        (lambda x: jnp.maximum(x, 1.0), 1.0, 0.0, 1.0),
+        (lambda x: jnp.clip(3 * x, 0.0, 1.0), 0.0, 0.0, 3.0),
+        (lambda x: jnp.abs(x) * jnp.ones(1), 0.0, -1.0, 1.0),
+    ],
+)
+def test_a_kink_is_a_note_with_both_slopes(f, x, left, right):
+    report = check(f, x)
+    assert report.ok
+    finding = only(report, "kink")
+    assert finding.severity == "note"
+    assert finding.primitive in ("max", "abs", "reduce_max", "clamp", "min")
+    np.testing.assert_allclose(finding.numbers["left"], left, atol=1e-6)
+    np.testing.assert_allclose(finding.numbers["right"], right, atol=1e-6)
+    curve = report.curves[0]
+    assert np.all(np.diff(curve.steps) > 0) and 0.0 in curve.steps
+    assert left <= curve.choices["jax"] <= right
+
+
+def test_a_choice_outside_of_the_slopes_is_an_error():
+    wrong = with_rule(jnp.abs, jnp.abs, lambda x: jnp.where(x >= 0, 2.0, -1.0))
+    assert [f.severity for f in check(wrong, 0.0).of_kind("kink")] == ["error"]
+
+
+def test_outputs_with_kinks_of_different_signs_are_no_error():
+    assert check(lambda x: jnp.stack([jax.nn.relu(x), jax.nn.relu(-x)]), 0.0).ok
+
+
+def test_a_kink_among_many_inputs_is_located_and_the_rest_compared():
+    x = np.concatenate([[0.0], np.linspace(0.5, 2.0, 200)])
+    report = check(lambda x: jnp.sum(jnp.abs(x)), x)
+    assert report.ok
+    assert only(report, "kink").element == (0,)
+    wrong = with_rule(lambda x: x**2, lambda x: x**2, lambda x: 2.1 * x)
+    report = check(lambda x: jnp.sum(jnp.abs(x)) + wrong(x[5]), x)
+    assert only(report, "finite").element == (5,)
+
+
+def test_a_shortcut_at_one_point_is_found():
+    report = check(lambda x: jnp.ones_like(x) if x == 1 else x**2, 1.0)
+    finding = only(report, "special-case")
+    assert finding.severity == "error"
+    np.testing.assert_allclose([finding.numbers["jax"], finding.numbers["finite"]], [0.0, 2.0])
+
+
+def test_a_product_that_stops_at_zero_is_found():
+    def f(x):
+        product = 1.0
+        for factor in x:
+            product = product * factor
+            if product == 0:
+                break
+        return product
+
+    finding = only(check(f, np.array([0.0, 2.0, 3.0])), "special-case")
+    np.testing.assert_allclose([finding.numbers["jax"], finding.numbers["finite"]], [1.0, 6.0])
+
+
+def test_a_step_is_a_note():
+    report = check(lambda x: jnp.heaviside(x, 0.5) + x, 0.0)
+    assert report.ok
+    assert only(report, "special-case").severity == "note"
+
+
+# --- everything else ----------------------------------------------------------------------
+
+
+def test_a_function_that_is_not_deterministic_is_found():
+    rng = np.random.default_rng(0)
+    report = check(lambda x: x * rng.uniform(), 1.0)
+    assert [f.kind for f in report.findings] == ["random"]
+
+
+def test_a_loop_without_reverse_mode_is_a_note():
+    f = lambda x: jax.lax.while_loop(lambda c: c < 10.0, lambda c: c * 2, x)  # noqa: E731
+    report = check(f, 1.5)
+    assert report.ok
+    assert {f.kind for f in report.findings} == {"unsupported"}
+
+
+def test_an_exception_in_a_rule_is_a_finding_and_no_crash():
+    def broken(primals, tangents):
+        raise RuntimeError("a bug in the rule")
+
+    f = jax.custom_jvp(lambda x: x**2)
+    f.defjvp(broken)
+    report = check(f, 2.0)
+    assert not report.ok
+    assert all("a bug in the rule" in f.title for f in report.of_kind("exception"))
+
+
+def test_a_value_that_is_nan_is_a_warning():
+    (finding,) = check(jnp.log, -1.0).findings
+    assert (finding.kind, finding.severity) == ("non-finite", "warning")
+
+
+def test_a_wrong_rule_is_found_beside_within_gradient():
+    wrong = with_rule(jnp.sin, jnp.sin, lambda x: 1.01 * jnp.cos(x))
+    f = lambda x: pb.cond(pb.within_gradient(x), lambda v: v**2 + wrong(v), lambda v: v, x)  # noqa: E731
+    report = check(f, 2.0)
+    assert only(report, "mode-dependent").severity == "note"
+    assert only(report, "finite").severity == "error"
+
+
+def test_the_slope_at_the_edge_of_a_domain_is_compared():
+    right = jax.custom_jvp(lambda x: jnp.sin(x) + 0 * jnp.sqrt(x))
+    right.defjvp(lambda xs, vs: (right(xs[0]), 1.01 * jnp.cos(xs[0]) * vs[0]))
+    assert only(check(right, 0.0), "finite").numbers["finite"] == pytest.approx(1.0)
+    assert check(lambda x: x**1.5, 0.0).findings == ()
+
+
+# --- where kinks are ------------------------------------------------------------------------
+
+
+def test_a_kink_is_located_at_the_operation_whose_choice_changes():
+    def f(x, m):
+        one = jnp.where(x > 0, x * x * jnp.sign(x), 0.0)
+        other = jnp.maximum(x - m, 0.0)
+        return jnp.sum(one) + jnp.sum(other)
+
+    report = check(f, np.array([0.0, 1.0, 2.0]), 1.0)
+    kinks = {(f.argument, f.element): f for f in report.of_kind("kink")}
+    assert set(kinks) == {("args[0]", (1,)), ("args[1]", None)}
+    for finding in kinks.values():
+        assert finding.primitive == "max"
+        assert "jnp.maximum" in finding.location.source
+
+
+def test_two_kinks_in_one_argument_have_two_lines():
+    def f(x):
+        y = jnp.maximum(x[0], 0.0)
+        z = jnp.maximum(x[1], 2.0)
+        return y + z
+
+    sources = [k.location.source for k in check(f, np.array([0.0, 2.0])).of_kind("kink")]
+    assert sorted(sources) == ["y = jnp.maximum(x[0], 0.0)", "z = jnp.maximum(x[1], 2.0)"]
+
+
+def test_the_drawing_of_a_kink_is_that_of_its_own_point():
+    from pybridge.consistency._check_html import _curve_of
+
+    report = check(lambda x: jnp.sum(jnp.abs(x)), np.array([0.0, 1.0]), probes=("zeros",))
+    found = [(k.probe, _curve_of(report, k).probe) for k in report.of_kind("kink")]
+    assert sorted(found) == [("given", "given"), ("zeros", "zeros")]

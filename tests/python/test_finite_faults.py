@@ -1,0 +1,91 @@
+"""`pb.check` on random programs: no false alarm, and planted faults are found."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from pybridge._finite import finite_gradient
+from pybridge._sampling import double_precision
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+COUNT = 20
+
+
+def load(name):
+    """Import a module of the benchmarks, which are no package."""
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+programs = load("fault_programs")
+faults = load("finite_faults")
+
+
+@pytest.fixture(autouse=True)
+def plain_jax():
+    """Compute as the benchmark does."""
+    with double_precision():
+        yield
+
+
+def test_the_same_number_is_the_same_program():
+    for make in (programs.smooth, programs.planted):
+        assert str(make(3, 4)) == str(make(3, 4))
+        assert str(make(3, 4)) != str(make(4, 4))
+        assert str(make(3, 4)) != str(make(3, 9))
+
+
+def difference(program, seed):
+    """Compare reverse mode with finite differences, in the derivative of a weighted sum."""
+    with jax.disable_jit():
+        weights = np.random.default_rng(seed).normal(size=np.shape(program(*program.args)))
+        total = lambda *args: (program(*args) * weights).sum()  # noqa: E731
+        numbers = tuple(range(len(program.args)))
+        found = finite_gradient(total, program.args, numbers)
+        expected = np.concatenate([np.ravel(part) for part in found.derivative])
+        plain = np.asarray(program(*program.args))
+        value, gradient = map(np.asarray, programs.gradient(program, weights, program.args))
+    largest = max(np.abs(expected).max(), 1e-3)
+    return np.abs(value - plain).max(), np.abs(gradient - expected).max() / largest
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_smooth_program_is_right_by_finite_differences(number):
+    value, slope = difference(programs.smooth(0, number), number)
+    assert value <= 1e-12
+    assert slope < 1e-7
+
+
+@pytest.mark.parametrize("number", range(len(programs.FAULTS)))
+def test_a_planted_fault_is_wrong_by_finite_differences(number):
+    program = programs.planted(0, number)
+    assert program.kind == programs.FAULTS[number]
+    value, slope = difference(program, number)
+    if program.kind == "wrong value":
+        assert value > 0
+    else:
+        assert value <= 1e-12
+        assert slope > 1e-7
+
+
+def test_no_false_alarm_on_smooth_functions():
+    outcomes = list(faults.checks("smooth", 0, range(COUNT)))
+    assert [faults.complaint(outcome) for outcome in outcomes] == [""] * COUNT
+
+
+def test_planted_faults_are_found():
+    outcomes = list(faults.checks("planted", 0, range(COUNT)))
+    assert {outcome.kind for outcome in outcomes} == set(programs.FAULTS)
+    assert [faults.complaint(outcome) for outcome in outcomes] == [""] * COUNT
+
+
+def test_a_missing_mode_is_no_finding():
+    outcome = faults.Outcome("planted", 0, "wrong sign", {"error": 1}, ("exception",), 0.0, 0.0)
+    assert faults.complaint(outcome) == "missed: wrong sign"
