@@ -69,7 +69,8 @@ class JuliaProgram:
         key = _key(handles, fields)
         self.key = ctypes.c_int64(key).value
         self._session.call(lambda library: library.request("compile", key, *fields))
-        weakref.finalize(self, _release, self._session, key)
+        # When Python ends there is nothing to release, and a program may be running.
+        weakref.finalize(self, _release, self._session, key).atexit = False
 
     def refusal(self, platform: str) -> str | None:
         """Tell why XLA does not call it on a platform; None where it does."""
