@@ -1,6 +1,8 @@
 # Time and memory of the Julia twins beside Flux's own layers, on the same weights:
 #
-#     julia --project=. --threads=1 benchmarks/layers.jl
+#     julia --project=ENV --threads=1 benchmarks/layers.jl
+#
+# where ENV is an environment with Flux and what Project.toml lists.
 #
 # Each figure is the least of many in one run; the gradient is Zygote's, of a sum over the output,
 # with respect to parameters and input. Ratios below one are in the twin's favour.

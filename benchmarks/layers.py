@@ -1,6 +1,6 @@
 """Measure a training step of `pybridge.nn` against the same network in Flax and in Equinox.
 
-    python benchmarks/layers.py [--markdown] [--threads 1]
+    python benchmarks/layers.py [--threads 1] [--rounds 40]
 
 A step is the forward pass, the backward pass and optax's Adam, jitted, of an MLP and of a small
 CNN, both with batch normalisation and dropout, in "auto" mode and in explicit training mode. All
@@ -153,7 +153,6 @@ def equinox(which: str) -> tuple[Any, Any, Callable[..., Any]]:
             layers += [eqx.nn.Lambda(jax.nn.relu), eqx.nn.MaxPool2d(2, 2)]
         layers += [eqx.nn.Lambda(jax.numpy.ravel), eqx.nn.Dropout(0.2)]
         model = eqx.nn.Sequential([*layers, eqx.nn.Linear(32 * 49, 10, key=next(keys))])
-    params, static = eqx.partition(model, eqx.is_inexact_array)
     state = eqx.nn.State(model)
     params, static = eqx.partition(eqx.nn.delete_init_state(model), eqx.is_inexact_array)
 
@@ -198,7 +197,6 @@ def measured(which: str, rounds: int, repeat: int) -> dict[str, tuple[float, flo
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=40)
     options = parser.parse_args()

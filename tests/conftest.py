@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,10 +21,37 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import julia_state
 
+# The installed entry point and this are one: pytest skips a module that it has by this name.
+pytest_plugins = ["pytester", "pybridge_pytest"]
+
 NOT_FOUND = "Julia not found: "
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forget_compiled_programs():
+    """Free what JAX compiled for a file.
+
+    Thousands of programs in one process take gigabytes, and on Linux so many memory maps that
+    neither XLA nor Julia can get another one.
+    """
+    yield
+    import jax
+
+    jax.clear_caches()
+    gc.collect()
+
+
+def pytest_configure(config):
+    # A shell that starts tests in the background has them ignore Ctrl-C, and what they start too.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # xdist would start with the files of most tests. The longest are others; see below.
+    config.option.loadscopereorder = False
+
+
 def pytest_collection_modifyitems(items):
+    # Two tests that take minutes each: last, they would run alone.
+    items.sort(key=lambda item: "julia" not in item.path.parts)
     for item in items:
         if any(folder in item.path.parts for folder in ("bridge", "julia")):
             item.add_marker("julia")

@@ -10,6 +10,7 @@ from jax.core import Tracer
 
 from .._backends import JULIA_NAMES, row
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
+from ..primitives._nondifferentiable import holds_nondifferentiable, plain
 from ._bridged import BridgedFunction, Jitted, check_layout
 
 if TYPE_CHECKING:
@@ -62,11 +63,31 @@ class JuliaFunction:
 
     def __call__(self, *args: Any) -> Any:
         """Call the Julia function with numbers, arrays and trees of them."""
-        if any(_wants_program(leaf) for leaf in jax.tree_util.tree_leaves(args)):
+        leaves, tree = jax.tree_util.tree_flatten(args)
+        # In a plain tuple of arrays, which has to be quick, there is no other node.
+        if tree.num_nodes > len(leaves) + 1 and holds_nondifferentiable(args):
+            args = plain(args)
+            leaves = jax.tree_util.tree_leaves(args)
+        if any(map(_wants_program, leaves)):
             from ._call import call_traced
 
             return call_traced(self, args)
         return self.handle.run("call", args, layout=self.layout).tree()
+
+    def leaves(self, arrays: list[Any]) -> list[Any]:
+        """Call it with arrays, one for each argument, and return the value's leaves.
+
+        They are NumPy arrays, unless JAX is tracing or the arrays are on a GPU. Nothing is
+        flattened and built that the caller would take apart again.
+
+        Raises:
+            ArgumentTypeError: there are JAX arrays among them, and JAX cannot hold the value.
+        """
+        if any(map(_wants_program, arrays)):
+            return jax.tree_util.tree_leaves(self(*arrays))
+        result = self.handle.run("call", tuple(arrays), layout=self.layout)
+        result.check()
+        return result.leaves
 
     def __repr__(self) -> str:
         """Show the source, shortened."""

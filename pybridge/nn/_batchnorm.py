@@ -15,10 +15,13 @@ from ._activations import identity
 from ._dtypes import at_least_single, parameter_dtype, real_input
 from ._layer import Layer, check_axis, positive
 from ._mode import Mode
+from ._options import settle
 from ._statistics import (
     Over,
     Standardised,
     affine,
+    affine_params,
+    along_channels,
     checked_eps,
     checked_mask,
     masked,
@@ -45,8 +48,8 @@ class ChannelNorm(Layer):
     def __post_init__(self) -> None:
         """Check the configuration."""
         where = type(self).__name__
-        object.__setattr__(self, "channels", positive(where, "channels", self.channels))
-        object.__setattr__(self, "eps", checked_eps(where, self.eps))
+        channels = positive(where, "channels", self.channels)
+        settle(self, channels=channels, eps=checked_eps(where, self.eps))
         if not isinstance(self.momentum, int | float | np.number) or not 0 <= self.momentum <= 1:
             raise ArgumentValueError(
                 explain(
@@ -62,8 +65,7 @@ class ChannelNorm(Layer):
         dtype = parameter_dtype(f"{type(self).__name__}.init", dtype)
         params, state = {}, {}
         if self.affine:
-            params["scale"] = jnp.ones(self.channels, dtype)
-            params["bias"] = jnp.zeros(self.channels, dtype)
+            params = affine_params((self.channels,), dtype)
         if self.track_stats:
             wide = at_least_single(dtype)
             state["mean"] = jnp.zeros(self.channels, wide)
@@ -79,7 +81,7 @@ class ChannelNorm(Layer):
         check_axis(f"{where}.apply", x, 1, self.channels, "channels")
         mask = checked_mask(where, mask, x)
         over = self._over(x.ndim)
-        shape = tuple(self.channels if axis == 1 else 1 for axis in range(x.ndim))
+        shape = along_channels(self.channels, x.ndim)
 
         def train(params: Any, state: Any, x: Any, mask: Any) -> Any:
             done = standardise(widened(x), mask, over, self.eps)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
 from ._layer import Layer, shown
 from ._mode import Mode
+from ._options import settle
 
 Child = Layer | Callable[[Any], Any]
 
@@ -62,8 +63,8 @@ class Chain(Layer):
                     fix="Give every layer a name, `Chain(first=..., second=...)`, or none.",
                 )
             )
-        object.__setattr__(self, "layers", _children("Chain", layers or tuple(named.values())))
-        object.__setattr__(self, "names", tuple(named) or None)
+        children = _children("Chain", layers or tuple(named.values()))
+        settle(self, layers=children, names=tuple(named) or None)
 
     def init(self, key: Any, dtype: Any = jnp.float32) -> tuple[Any, Any]:
         """Initialise every child."""
@@ -192,8 +193,7 @@ class Parallel(Layer):
     def __init__(self, connection: Callable[..., Any], *layers: Child) -> None:
         """Take the connection first, as Flux does."""
         _children("Parallel", (connection,))
-        object.__setattr__(self, "connection", connection)
-        object.__setattr__(self, "layers", _children("Parallel", layers))
+        settle(self, connection=connection, layers=_children("Parallel", layers))
 
     def init(self, key: Any, dtype: Any = jnp.float32) -> tuple[Any, Any]:
         """Initialise every layer."""

@@ -16,6 +16,7 @@ from ..primitives._random import keep_mask
 from ._dtypes import real_input
 from ._layer import Layer
 from ._mode import Mode
+from ._options import settle
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -60,9 +61,8 @@ class Dropout(Layer):
 
     def __post_init__(self) -> None:
         """Check the configuration."""
-        object.__setattr__(self, "p", _probability("Dropout", self.p))
-        if isinstance(self.dims, list):
-            object.__setattr__(self, "dims", tuple(self.dims))
+        dims = tuple(self.dims) if isinstance(self.dims, list) else self.dims
+        settle(self, p=_probability("Dropout", self.p), dims=dims)
 
     def forward(self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode) -> tuple[Any, Any]:
         """Drop in training."""
@@ -72,8 +72,8 @@ class Dropout(Layer):
         def train(x: Any) -> Any:
             if key is None or self.p == 1:
                 return jnp.zeros_like(x)
-            scale = np.asarray(1 / (1 - self.p), x.dtype)
-            return jnp.where(keep_mask(key, self.p, shape), x * scale, np.zeros((), x.dtype))
+            scale, nothing = _representable(x.dtype, 1 / (1 - self.p), 0)
+            return jnp.where(keep_mask(key, self.p, shape), x * scale, nothing)
 
         return (x if self.p == 0 else mode.choose(train, _same, x)), state
 
@@ -110,7 +110,7 @@ class AlphaDropout(Layer):
 
     def __post_init__(self) -> None:
         """Check the configuration."""
-        object.__setattr__(self, "p", _probability("AlphaDropout", self.p))
+        settle(self, p=_probability("AlphaDropout", self.p))
 
     def forward(self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode) -> tuple[Any, Any]:
         """Drop in training."""
@@ -121,10 +121,21 @@ class AlphaDropout(Layer):
                 return jnp.zeros_like(x)
             floor = -1.7580993408473766
             scale = 1 / math.sqrt((1 - self.p) * (1 + self.p * floor**2))
-            a, b, low = (np.asarray(c, x.dtype) for c in (scale, -scale * floor * self.p, floor))
-            return a * jnp.where(keep_mask(key, self.p, x.shape), x, low) + b
+            shift = -scale * floor * self.p
+            a, b, low = _representable(x.dtype, scale, shift, scale * floor + shift)
+            return jnp.where(keep_mask(key, self.p, x.shape), x * a + b, low)
 
         return (x if self.p == 0 else mode.choose(train, _same, x)), state
+
+
+def _representable(dtype: Any, *numbers: float) -> list[np.ndarray]:
+    """Round numbers to a dtype, to its largest number rather than to infinity.
+
+    With p close to 1 a scale overflows half precision, and infinity times the zero cotangent of
+    a dropped element would be NaN.
+    """
+    largest = float(jnp.finfo(dtype).max)
+    return [np.asarray(min(number, largest), dtype) for number in numbers]
 
 
 def _same(x: Any) -> Any:

@@ -13,9 +13,12 @@ from ._activations import identity
 from ._dtypes import parameter_dtype, real_input
 from ._layer import Layer, check_axis, positive
 from ._mode import Mode
+from ._options import settle
 from ._statistics import (
     Over,
     affine,
+    affine_params,
+    along_channels,
     checked_eps,
     checked_mask,
     masked,
@@ -65,9 +68,12 @@ class GroupNorm(Layer):
 
     def __post_init__(self) -> None:
         """Check the configuration."""
-        for name in ("channels", "groups"):
-            object.__setattr__(self, name, positive("GroupNorm", name, getattr(self, name)))
-        object.__setattr__(self, "eps", checked_eps("GroupNorm", self.eps))
+        settle(
+            self,
+            channels=positive("GroupNorm", "channels", self.channels),
+            groups=positive("GroupNorm", "groups", self.groups),
+            eps=checked_eps("GroupNorm", self.eps),
+        )
         if self.channels % self.groups:
             raise ArgumentValueError(
                 explain(
@@ -83,10 +89,7 @@ class GroupNorm(Layer):
         if not self.affine:
             return {}, {}
         dtype = parameter_dtype("GroupNorm.init", dtype)
-        return {
-            "scale": jnp.ones(self.channels, dtype),
-            "bias": jnp.zeros(self.channels, dtype),
-        }, {}
+        return affine_params((self.channels,), dtype), {}
 
     def forward(
         self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode, mask: Any = None
@@ -99,6 +102,6 @@ class GroupNorm(Layer):
         parts = None if mask is None else jnp.broadcast_to(mask, x.shape).reshape(split)
         over = Over(tuple(range(2, len(split))))
         done = standardise(widened(x).reshape(split), parts, over, self.eps)
-        shape = tuple(self.channels if axis == 1 else 1 for axis in range(x.ndim))
+        shape = along_channels(self.channels, x.ndim)
         y = affine(params, shape, done.values.reshape(x.shape), self.activation)
         return masked(mask, y).astype(x.dtype), state

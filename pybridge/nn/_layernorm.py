@@ -13,9 +13,11 @@ from ._activations import identity
 from ._dtypes import parameter_dtype, real_input
 from ._layer import Layer, positive
 from ._mode import Mode
+from ._options import settle
 from ._statistics import (
     Over,
     affine,
+    affine_params,
     checked_eps,
     checked_mask,
     masked,
@@ -67,8 +69,8 @@ class LayerNorm(Layer):
         """Check the configuration."""
         sizes = self.size if isinstance(self.size, tuple | list) else (self.size,)
         sizes = tuple(positive("LayerNorm", "size", size) for size in sizes)
-        object.__setattr__(self, "size", sizes if len(sizes) != 1 else sizes[0])
-        object.__setattr__(self, "eps", checked_eps("LayerNorm", self.eps))
+        size = sizes if len(sizes) != 1 else sizes[0]
+        settle(self, size=size, eps=checked_eps("LayerNorm", self.eps))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -80,7 +82,7 @@ class LayerNorm(Layer):
         if not self.affine:
             return {}, {}
         dtype = parameter_dtype("LayerNorm.init", dtype)
-        return {"scale": jnp.ones(self.shape, dtype), "bias": jnp.zeros(self.shape, dtype)}, {}
+        return affine_params(self.shape, dtype), {}
 
     def forward(
         self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode, mask: Any = None

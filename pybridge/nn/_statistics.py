@@ -119,6 +119,16 @@ def _(over: Over, eps: float, primals: Any, tangents: Any) -> Any:
     return out, (values_moved, mean_moved, var_moved)
 
 
+def affine_params(shape: tuple[int, ...], dtype: Any) -> dict[str, jax.Array]:
+    """Return scale 1 and bias 0, the parameters with which `affine` changes nothing."""
+    return {"scale": jnp.ones(shape, dtype), "bias": jnp.zeros(shape, dtype)}
+
+
+def along_channels(channels: int, ndim: int) -> tuple[int, ...]:
+    """Return the shape that spreads one number for each channel over an array."""
+    return tuple(channels if axis == 1 else 1 for axis in range(ndim))
+
+
 def affine(
     params: Any, shape: tuple[int, ...], values: jax.Array, activation: Callable[..., Any]
 ) -> jax.Array:

@@ -6,8 +6,57 @@ import subprocess
 import sys
 import textwrap
 
+import lowering_record
 import pytest
 from bridge_helpers import SYSTEMS
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--lowering-table",
+        metavar="PATH",
+        help="write there what the tests of lowered programs saw; see docs/lowering_table.py",
+    )
+
+
+def pytest_configure(config):
+    path = config.getoption(lowering_record.OPTION, None)
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(lowering_record.Recorder(path))
+
+
+# Files that every system takes minutes to compile for: these systems have the night.
+BY_NIGHT = {
+    "test_flux_model.py": ("tracker", "yota"),
+    "test_jax_arrays.py": ("tracker", "yota"),
+    "test_jax_matrix.py": ("tracker", "yota"),
+    "test_jax_rules.py": ("forwarddiff", "tracker", "yota"),
+    "test_jax_threads.py": ("tracker",),
+    "test_scenarios_julia.py": ("yota",),
+}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        params = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if set(BY_NIGHT.get(item.path.name, ())) & {p for p in params if isinstance(p, str)}:
+            item.add_marker("nightly")
+
+
+@pytest.fixture
+def saw(request, record_property):
+    """Note the programs that a test runs, for the table in the documentation."""
+
+    def note(column: str, programs: dict, *, table: str = "cases", gap: str = "") -> None:
+        """Note lowered programs by name; `column` is a system or `value`."""
+        if request.config.getoption(lowering_record.OPTION, None):
+            found = {
+                name: lowering_record.described(program()) for name, program in programs.items()
+            }
+            row = {"table": table, "column": column, "gap": gap, "programs": found}
+            record_property(lowering_record.PROPERTY, row)
+
+    return note
 
 
 @pytest.fixture(params=SYSTEMS)
@@ -16,11 +65,22 @@ def system(request) -> str:
     return request.param
 
 
+@pytest.fixture(
+    params=[
+        *("zygote", "forwarddiff"),
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("tracker", "yota")),
+    ]
+)
+def compiling_system(request) -> str:
+    """The same where compiling takes a minute: two of the systems by day, all by night."""
+    return request.param
+
+
 @pytest.fixture
 def run_python():
     """Run a program in a fresh Python and return what it printed."""
 
-    def run(program: str, *, expect: int = 0, timeout: float = 60, env=None) -> str:
+    def run(program: str, *, expect: int = 0, timeout: float = 180, env=None) -> str:
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(program)],
             capture_output=True,

@@ -133,7 +133,7 @@ print(len(jax.devices()), "devices")
 @pytest.mark.parametrize(
     ("script", "answer"),
     [
-        (DERIVATIVES, "same numbers"),
+        pytest.param(DERIVATIVES, "same numbers", marks=pytest.mark.nightly),
         (TYPES, "same numbers"),
         (ERRORS, "same errors"),
         (CONTEXT, "8 devices"),

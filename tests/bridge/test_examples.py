@@ -108,6 +108,7 @@ def test_train_flux_layer_in_jax():
     assert float(accuracy) >= 0.95
 
 
+@pytest.mark.nightly
 @needs_peers
 def test_digits_three_ways(tmp_path):
     plot = tmp_path / "digits.svg"

@@ -31,6 +31,7 @@ MODELS = {
     ),
     "recurrent": ("Chain(LSTM(3 => 4), Dense(4 => 2))", (2, 5, 3)),
 }
+NIGHT = pytest.mark.nightly
 DROPOUT = "Chain(Dense(3 => 4), BatchNorm(4), Dropout(0.5))"
 
 
@@ -38,8 +39,11 @@ def total(y):
     return jnp.sum(jnp.square(y))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=NIGHT), np.float64])
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("mlp", "cnn") else pytest.param(name, marks=NIGHT) for name in MODELS],
+)
 def test_numbers_are_fluxs(name, dtype):
     source, shape = MODELS[name]
     single = dtype == np.float32

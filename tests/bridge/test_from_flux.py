@@ -56,27 +56,39 @@ def equal(one, other):
     return all(jax.tree.leaves(same))
 
 
-@pytest.mark.parametrize("source", LAYERS)
-def test_numbers_are_equal_and_round_trips_exact(source):
-    for dtype, precision, tolerance in ((np.float32, "f32", 1e-5), (np.float64, "f64", 1e-12)):
-        with jax.enable_x64(dtype == np.float64):
-            flux = model(f"Flux.{precision}({source})")
-            flux.load(*shaken(flux.init(), dtype))
-            layer, params, state = nn.from_flux(flux)
-            assert isinstance(layer, nn.Layer)
-            x, key = jnp.asarray(inputs(LAYERS[source], dtype)), jax.random.key(3)
-            arguments = flux.init()
-            close(layer.apply(params, state, x)[0], flux.apply(*arguments, x)[0], tolerance)
-            mode = {"key": key, "training": jnp.bool_(True)}
-            got, new = layer.apply(params, state, x, **mode)
-            want, theirs = flux.apply(*arguments, x, **mode)
-            close(got, want, tolerance)
-            back = pb.flux(nn.to_flux(layer, params, state))
-            assert equal(back.init(), arguments)
-            again, *trees = nn.from_flux(back)
-            assert again == layer and equal(tuple(trees), (params, state))
-            layer_state, flux_state = nn.from_flux(loaded(flux, arguments[0], theirs))[2], new
-            close(layer_state, flux_state, tolerance)
+# Flux compiles every layer anew: by day one of each kind, in double precision.
+FIRST = {source.split("(")[0]: source for source in reversed(LAYERS)}.values()
+ONE_OF_EACH = [
+    source if source in FIRST else pytest.param(source, marks=pytest.mark.nightly)
+    for source in LAYERS
+]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision", "tolerance"),
+    [pytest.param(np.float32, "f32", 1e-5, marks=pytest.mark.nightly), (np.float64, "f64", 1e-12)],
+    ids=["float32", "float64"],
+)
+@pytest.mark.parametrize("source", ONE_OF_EACH)
+def test_numbers_are_equal_and_round_trips_exact(source, dtype, precision, tolerance):
+    with jax.enable_x64(dtype == np.float64):
+        flux = model(f"Flux.{precision}({source})")
+        flux.load(*shaken(flux.init(), dtype))
+        layer, params, state = nn.from_flux(flux)
+        assert isinstance(layer, nn.Layer)
+        x, key = jnp.asarray(inputs(LAYERS[source], dtype)), jax.random.key(3)
+        arguments = flux.init()
+        close(layer.apply(params, state, x)[0], flux.apply(*arguments, x)[0], tolerance)
+        mode = {"key": key, "training": jnp.bool_(True)}
+        got, new = layer.apply(params, state, x, **mode)
+        want, theirs = flux.apply(*arguments, x, **mode)
+        close(got, want, tolerance)
+        back = pb.flux(nn.to_flux(layer, params, state))
+        assert equal(back.init(), arguments)
+        again, *trees = nn.from_flux(back)
+        assert again == layer and equal(tuple(trees), (params, state))
+        layer_state, flux_state = nn.from_flux(loaded(flux, arguments[0], theirs))[2], new
+        close(layer_state, flux_state, tolerance)
 
 
 def loaded(flux, params, state):

@@ -33,7 +33,6 @@ DERIVATIVES = {
     "value": lambda f: f,
     "grad": lambda f: jax.grad(loss(f), (0, 1)),
     "value_and_grad": lambda f: jax.value_and_grad(loss(f)),
-    "hessian": lambda f: jax.hessian(loss(f), (0, 1)),
     "jvp": lambda f: lambda W, X: jax.jvp(f, (W, X), (W, X)),
 }
 """
@@ -44,7 +43,7 @@ def parts(v, mesh, specs, out):
 
 for name, derivative in DERIVATIVES.items():
     want = derivative(lanes(w))(W, X)
-    for the_mesh, spec in ((mesh, P("i")), (square, P("i")), (square, P(("i", "j")))):
+    for the_mesh, spec in ((mesh, P("i")), (square, P(("i", "j")))):
         same(jax.jit(derivative(parts(v, the_mesh, (P(), spec), spec)))(W, X), want)
 
 def mean(f):
@@ -60,7 +59,7 @@ same(jax.jit(inner)(X), jax.vmap(jax.grad(twin))(X))
 """
 
 NAMED = """
-for spec_w, spec_x in ((P(), P("i")), (P(), P("i", None)), (P("j"), P("i")), (P(), P())):
+for spec_w, spec_x in ((P(), P("i", None)), (P("j"), P("i"))):
     Ws = jax.device_put(W, NamedSharding(square, spec_w))
     Xs = jax.device_put(X, NamedSharding(square, spec_x))
     for name, derivative in DERIVATIVES.items():
@@ -91,7 +90,7 @@ with jax.set_mesh(explicit):
 """
 
 
-@pytest.mark.parametrize("ad", ["zygote", "forwarddiff"])
+@pytest.mark.parametrize("ad", ["zygote", pytest.param("forwarddiff", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(
     "body", [SHARD_MAP, NAMED, EXPLICIT], ids=["shard_map", "NamedSharding", "explicit"]
 )
@@ -99,6 +98,6 @@ def test_several_devices_give_what_one_gives(run_python, body, ad):
     devices = "--xla_force_host_platform_device_count=8"
     run_python(
         PROLOGUE.replace("AD", repr(ad)) + body,
-        timeout=200,
+        timeout=600,
         env={**os.environ, "XLA_FLAGS": devices},
     )

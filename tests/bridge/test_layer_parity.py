@@ -20,12 +20,20 @@ CASES = load_layers()
 ALL_SYSTEMS = ("BatchNorm (6, 3)", "Chain (6, 3)")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+# One layer of each family by day, since every shape is compiled anew; test_from_flux.py and
+# tests/julia/nn_flux.jl have all layers.
+BY_DAY = ("Dense (5, 3)", "Conv (2, 2, 6, 5)", "GroupNorm (4, 6)", "Dropout (6, 5)")
+NIGHT = pytest.mark.nightly
+OF_EACH = [case if case.title in BY_DAY else pytest.param(case, marks=NIGHT) for case in CASES]
+
+
+@pytest.mark.parametrize("case", OF_EACH, ids=lambda case: case.title)
 def test_values_and_gradients_are_the_twins(case):
     answer = compare(case, prepare("zygote"), "float64")
     assert answer.status in ("right", "known"), answer
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("system", ["forwarddiff", "tracker", "yota"])
 @pytest.mark.parametrize("title", ALL_SYSTEMS)

@@ -14,7 +14,7 @@ from bridge_helpers import julia
 import pybridge as pb
 
 
-@pytest.fixture(params=["float32", "float64"])
+@pytest.fixture(params=[pytest.param("float32", marks=pytest.mark.nightly), "float64"])
 def dtype(request):
     """Run the test in both precisions."""
     jax.config.update("jax_enable_x64", request.param == "float64")
@@ -90,7 +90,15 @@ CONVOLUTIONS = [
 ]
 
 
-@pytest.mark.parametrize("kernel, options", CONVOLUTIONS, ids=str)
+def by_day(cases, *chosen):
+    """Leave the others to the night: Julia compiles each anew."""
+    night = pytest.mark.nightly
+    return [
+        case if i in chosen else pytest.param(*case, marks=night) for i, case in enumerate(cases)
+    ]
+
+
+@pytest.mark.parametrize("kernel, options", by_day(CONVOLUTIONS, 4), ids=str)
 @pytest.mark.parametrize("name", ["Conv", "ConvTranspose"])
 def test_convolutions(name, kernel, options, dtype):
     layer = getattr(pb.nn, name)(kernel, 4, 6, pb.nn.tanh, **options)
@@ -133,7 +141,7 @@ POOLS = [
 ]
 
 
-@pytest.mark.parametrize("window, options", POOLS, ids=str)
+@pytest.mark.parametrize("window, options", by_day(POOLS, 3), ids=str)
 @pytest.mark.parametrize("name", ["MaxPool", "MeanPool"])
 def test_pools(name, window, options, dtype):
     layer = getattr(pb.nn, name)(window, **options)

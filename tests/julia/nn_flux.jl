@@ -21,9 +21,7 @@ function in_mode(model, training)
     return model
 end
 
-@testset "nn like Flux, $T, training=$training" for (T, training) in (
-    (Float64, true), (Float64, false), (Float32, true))
-
+@testset "nn like Flux, $T, training=$training" for (T, training) in TYPES_AND_MODES
     near(a, b, rtol) = isapprox(a, b; rtol, atol=rtol)
     @testset "$name" for (name, (layer, size, build)) in LAYERS
         params, state = randomised(layer, T)

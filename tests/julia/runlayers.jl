@@ -5,11 +5,12 @@
 
 include("setup.jl")
 
+const TYPES_AND_MODES = ((Float64, true),)
+
 @testset "PyBridge" begin
     include("dropout.jl")
     include("rebuild.jl")
     include("nn_cases.jl")
     include("nn_flux.jl")
-    include("nn_systems.jl")
     include("nn_numerics.jl")
 end

@@ -14,7 +14,14 @@ from pybridge.julia._session import session
 
 
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("part", ["runtests.jl", "runlayers.jl"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "runtests.jl",
+        "runlayers.jl",
+        pytest.param("runsystems.jl", marks=pytest.mark.nightly),
+    ],
+)
 def test_pybridge_jl(part, record_property):
     started = session()
     # The AD systems, and Flux, which the layers are compared with.

@@ -51,6 +51,7 @@ def installed(wheel, tmp_path_factory) -> Path:
 def test_the_wheel_carries_both_languages(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     carried = {
+        "pybridge_pytest.py",
         "pybridge/py.typed",
         "pybridge/juliapkg.json",
         "pybridge/consistency/scenarios.toml",
@@ -73,6 +74,8 @@ def test_the_installed_package_works_without_julia(installed):
     assert str(installed.parents[2].name) in where and str(ROOT) not in where
     assert float(slope) == 12.0
     run(installed.with_name("pybridge"), "check", "--list", cwd=installed.parents[1])
+    # pytest finds the plugin by its entry point.
+    assert "ad_systems" in run(installed, "-m", "pytest", "--markers", cwd=installed.parents[1])
 
 
 @pytest.mark.julia

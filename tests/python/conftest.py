@@ -7,6 +7,14 @@ import jax
 import pytest
 
 
+@pytest.fixture(scope="module", autouse=True)
+def check_asks_jax():
+    """With a Julia on PATH, `pb.check` would lower every function here; see tests/bridge."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYBRIDGE_CHECK_BACKENDS", "jax")
+        yield
+
+
 def unchanged(function):
     return function
 

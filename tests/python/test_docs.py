@@ -151,18 +151,29 @@ def test_configuration_has_every_setting():
     assert listed == {setting.name for setting in settings()}
 
 
-def test_generated_table_has_every_scenario_and_system():
+TABLES = {
+    "docs/inside-a-gradient.md": ("pybridge check --markdown", "scenarios"),
+    "docs/explanation/conventions.md": (
+        "pybridge check --suite conventions --markdown",
+        "conventions",
+    ),
+}
+
+
+@pytest.mark.parametrize("page", TABLES)
+def test_generated_table_has_every_scenario_and_system(page):
     from pybridge._backends import NAMES as systems
     from pybridge.consistency import load_scenarios
 
-    text = (ROOT / "docs/inside-a-gradient.md").read_text(encoding="utf-8")
-    begin, end = "<!-- generated: pybridge check --markdown -->", "<!-- end -->"
+    command, cases = TABLES[page]
+    text = (ROOT / page).read_text(encoding="utf-8")
+    begin, end = f"<!-- generated: {command} -->", "<!-- end -->"
     assert text.count(begin) == text.count(end) == 1
     table = text.split(begin)[1].split(end)[0]
     again = "run `python docs/update_tables.py`"
     assert f"| scenario | {' | '.join(systems)} |" in table, again
     rows = re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)
-    assert rows == [scenario.name for scenario in load_scenarios()], again
+    assert rows == [scenario.name for scenario in load_scenarios(cases)], again
 
 
 def slugs(page: Path) -> set[str]:

@@ -67,11 +67,22 @@ ROWS = [
 
 
 def test_the_report_as_markdown():
-    text = layers_to_markdown(ROWS, [FINITE])
+    text = "\n".join(layers_to_markdown(ROWS, [FINITE]))
     assert f"| {CASES[0].title} | float64 | ✓ 0e+00 3e-09 |" in text
     assert f"- {CASES[1].title}, float32, finite: wrong" in text
     assert text.endswith("1 right, 1 wrong")
     assert not layers_ok(ROWS) and layers_ok(ROWS[:1])
+
+
+def test_each_row_of_markdown_comes_when_it_is_there():
+    def rows():
+        yield ROWS[0]
+        raise KeyboardInterrupt
+
+    lines = layers_to_markdown(rows(), [FINITE])
+    assert CASES[0].title in [next(lines) for _ in range(3)][-1]
+    with pytest.raises(KeyboardInterrupt):
+        next(lines)
 
 
 def test_the_report_on_a_terminal():

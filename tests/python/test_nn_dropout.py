@@ -33,11 +33,20 @@ def test_the_mask_is_jaxs_bernoulli(seed, shape, p, dtype):
     key = jax.random.key(seed)
     x = jnp.ones(shape, dtype)
     kept = jax.random.bernoulli(key, np.float32(1 - p), shape)
-    scale = jnp.asarray(0 if p == 1 else 1 / (1 - p), dtype)
+    largest = float(jnp.finfo(dtype).max)
+    scale = jnp.asarray(0 if p == 1 else min(1 / (1 - p), largest), dtype)
     y = run(nn.Dropout(p), x, key)
     assert y.dtype == dtype and y.shape == shape
     want = x if p == 0 else jnp.where(kept, scale, jnp.zeros((), dtype))
     np.testing.assert_array_equal(np.asarray(y, np.float32), np.asarray(want, np.float32))
+
+
+@pytest.mark.parametrize("layer", [nn.Dropout, nn.AlphaDropout])
+def test_a_scale_beyond_half_precision_gives_no_nan(layer):
+    layer, x = layer(1 - 2**-40), jnp.arange(8, dtype=np.float16)
+    y, slopes = jax.value_and_grad(lambda x: run(layer, x).sum())(x)
+    assert np.isfinite(y)
+    np.testing.assert_array_equal(slopes, np.zeros(8))
 
 
 def test_the_mask_does_not_depend_on_x64_or_the_dtype(x64):
