@@ -12,6 +12,9 @@ from .._backends import Backend
 from .._errors import BridgeError
 from ._suites import Progress, SuiteResult, suite
 
+# How often the first process looks how far the other one is, in seconds.
+_LOOK = 0.5
+
 
 def run_suites(
     cases: dict[str, Sequence[Any]], systems: Sequence[Backend], progress: Progress
@@ -37,25 +40,31 @@ def run_suites(
     with _started(wanted, systems) as answers:
         results = {name: suite(name).run(cases[name], systems, progress) for name in here}
         if beside:
-            progress(f"waiting for {', '.join(beside)}")
-            results |= answers()
+            results |= answers(progress)
     return {name: results[name] for name in cases}
 
 
 @contextlib.contextmanager
 def _started(
     wanted: dict[str, list[str]], systems: Sequence[Backend]
-) -> Iterator[Callable[[], dict[str, SuiteResult]]]:
+) -> Iterator[Callable[[Progress], dict[str, SuiteResult]]]:
     """Start another process, and stop it at the end whatever happened."""
     # Not forked: threads of JAX and Julia would be lost in the copy.
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(theirs, wanted, systems), daemon=True)
+    begun = context.Value("i", 0)
+    arguments = (theirs, begun, wanted, systems)
+    process = context.Process(target=_answer, args=arguments, daemon=True)
     if wanted:
         process.start()
     theirs.close()
 
-    def answers() -> dict[str, SuiteResult]:
+    def answers(progress: Progress) -> dict[str, SuiteResult]:
+        total = sum(map(len, wanted.values()))
+        waiting = True
+        while waiting:
+            progress(f"{', '.join(wanted)}: {begun.value}/{total}")
+            waiting = not ours.poll(_LOOK)
         try:
             return ours.recv()
         except EOFError:
@@ -74,11 +83,17 @@ def _started(
             process.join()
 
 
-def _answer(where: Any, wanted: dict[str, list[str]], systems: Sequence[Backend]) -> None:
+def _answer(
+    where: Any, begun: Any, wanted: dict[str, list[str]], systems: Sequence[Backend]
+) -> None:
     # Ctrl-C reaches both processes; the first one stops this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def count(_: str) -> None:
+        begun.value += 1
+
     results = {}
     for name, cases in wanted.items():
         one = suite(name)
-        results[name] = one.run(one.select(cases), systems, lambda text: None)
+        results[name] = one.run(one.select(cases), systems, count)
     where.send(results)

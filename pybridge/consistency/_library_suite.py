@@ -137,27 +137,31 @@ def _begins(case: LibraryCase, name: str) -> bool:
 
 
 def run_cases(
-    cases: Iterable[Any], systems: Sequence[Backend], progress: Callable[[str], None]
+    cases: Iterable[Any],
+    systems: Sequence[Backend],
+    progress: Callable[[str], None],
+    *,
+    julia: bool,
 ) -> LibraryResult:
     """Check functions.
 
     Args:
         cases: what `select_cases` picks.
-        systems: AD systems; those for another language are left out.
+        systems: AD systems.
         progress: gets a line of text before each function.
+        julia: whether Julia's AD systems are asked.
 
     Returns:
         The reports. A function that raises is among those refused.
     """
     reports, refused = {}, {}
     cases = list(cases)
+    names = [s.name for s in systems if s.available and (julia or s.language == "python")]
     for number, case in enumerate(cases, 1):
         progress(f"{number}/{len(cases)} {case.name}")
         if case.reason:
             refused[case.name] = case.reason
             continue
-        julia = case.name.startswith("NNlib.")
-        names = [s.name for s in systems if s.available and (julia or s.language == "python")]
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 # Deprecated functions are asked as well.

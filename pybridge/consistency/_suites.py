@@ -126,7 +126,7 @@ def _run_scenarios(
     return ScenarioResult(run_scenarios(cases, systems, progress))
 
 
-def _library(library: str) -> Suite:
+def _library(library: str, *, julia: bool = False) -> Suite:
     def select(names: list[str] | None) -> Sequence[Any]:
         from ._library_suite import select_cases
 
@@ -135,9 +135,8 @@ def _library(library: str) -> Suite:
     def run(cases: Sequence[Any], systems: Sequence[Backend], progress: Progress) -> SuiteResult:
         from ._library_suite import run_cases
 
-        return run_cases(cases, systems, progress)
+        return run_cases(cases, systems, progress, julia=julia)
 
-    julia = library == "NNlib"
     return Suite(f"every function of {library}, with pb.check", select, run, julia)
 
 
@@ -156,7 +155,7 @@ SUITES: dict[str, Suite] = {
     "jax.nn": _library("jax.nn"),
     "jax.scipy.special": _library("jax.scipy.special"),
     "optax.losses": _library("optax.losses"),
-    "nnlib": _library("NNlib"),
+    "nnlib": _library("NNlib", julia=True),
 }
 
 

@@ -44,7 +44,7 @@ def test_every_function_of_a_library_gets_arguments_that_suit_it(library):
 
 def test_what_is_not_asked_is_listed():
     cases = [LibraryCase("lib.odd", reason="its argument is an integer")]
-    result = run_cases(cases, SYSTEMS, lambda text: None)
+    result = run_cases(cases, SYSTEMS, lambda text: None, julia=False)
     assert result.refused == {"lib.odd": "its argument is an integer"}
     assert "Not asked: lib.odd: its argument is an integer." in result.to_markdown()
 
@@ -53,7 +53,9 @@ def test_a_function_that_raises_is_listed():
     def broken(x):
         raise ValueError("no")
 
-    result = run_cases([LibraryCase("lib.f", broken, (np.ones(2),))], SYSTEMS, lambda text: None)
+    result = run_cases(
+        [LibraryCase("lib.f", broken, (np.ones(2),))], SYSTEMS, lambda text: None, julia=False
+    )
     assert "it failed" in result.refused["lib.f"]
 
 
@@ -64,7 +66,7 @@ def test_a_wrong_rule_in_a_library_is_an_error():
 
     wrong.defjvp(lambda xs, ts: (wrong(*xs), xs[0] * ts[0]))
     cases = [LibraryCase("lib.f", wrong, (np.array([1.0, 2.0]),))]
-    result = run_cases(cases, SYSTEMS, lambda text: None)
+    result = run_cases(cases, SYSTEMS, lambda text: None, julia=False)
     assert not result.ok
     assert "lib.f" in result.to_markdown() and "lib.f" in result.to_html()
     assert '"ok": false' in result.to_json()
@@ -73,7 +75,7 @@ def test_a_wrong_rule_in_a_library_is_an_error():
 def test_kinks_of_a_library_are_notes(capsys):
     cases = select_cases("jax.nn")(["relu6", "softplus"])
     assert [case.name for case in cases] == ["jax.nn.relu6", "jax.nn.softplus"]
-    result = run_cases(cases, SYSTEMS, lambda text: None)
+    result = run_cases(cases, SYSTEMS, lambda text: None, julia=False)
     assert result.ok
     kinds = {finding.kind for finding in result.reports["jax.nn.relu6"].findings}
     assert kinds == {"kink"}
