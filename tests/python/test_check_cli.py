@@ -216,6 +216,7 @@ def test_systems_and_points_are_passed_on(folder, checker):
     assert options == {"backends": ["jax", "finite"], "probes": ("zeros", "ties")}
 
 
+@pytest.mark.julia
 def test_a_julia_function_has_its_systems_made_ready(folder, checker, monkeypatch):
     import pybridge._cli_check as command
 
