@@ -99,10 +99,27 @@ function describe_error(exception, backtrace)
             exception, backtrace = first(current_exceptions(exception.task))
         end
     end
-    frames = filter(is_users, stacktrace(backtrace))
+    frames = filter(is_users, inner_frames(backtrace))
     lines = unique!(["  $(f.func) at $(source_file(f)):$(f.line)" for f in frames])
     message = sprint(showerror, exception; context=:limit => true)
     return string(nameof(typeof(exception))), message, join(first(lines, 12), '\n')
+end
+
+# The frames up to the C function through which Python or XLA came in. To look up one of XLA's
+# frames behind it takes some 40 ms.
+function inner_frames(backtrace)
+    frames = StackTraces.StackFrame[]
+    for address in backtrace
+        found = StackTraces.lookup(address)
+        append!(frames, found)
+        any(is_entrance, found) && break
+    end
+    return frames
+end
+
+function is_entrance(frame)
+    is_c_function = startswith(String(frame.func), "c_") && !frame.from_c
+    return is_c_function && startswith(source_file(frame), pkgdir(PyBridge))
 end
 
 # Julia puts "./" before a name without a folder.
