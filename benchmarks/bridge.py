@@ -165,6 +165,47 @@ def small_calls(callback: dict[str, float]) -> list[Row]:
     ]
 
 
+def errors() -> list[Row]:
+    """Compare an exception in Julia, caught in Python, with one in a callback to Python."""
+    import logging
+
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    import pybridge as pb
+
+    scalar = jax.ShapeDtypeStruct((), np.float32)
+    logging.getLogger("jax").setLevel(logging.CRITICAL)  # callbacks that fail are logged
+
+    def fails(x: Any) -> Any:
+        raise ValueError("planted")
+
+    def caught(f: Any) -> Callable[[], None]:
+        run = blocked(f, jnp.float32(1))
+
+        def call() -> None:
+            try:
+                run()
+            except (jax.errors.JaxRuntimeError, ValueError):
+                return
+            raise AssertionError("no exception")
+
+        return call
+
+    ours = jax.jit(pb.from_julia('x -> error("planted")', out=scalar))
+    python = jax.jit(lambda x: jax.pure_callback(fails, scalar, x))
+    times = least({"ours": caught(ours), "python": caught(python)}, rounds=20, repeat=5)
+    return [
+        Row(
+            "an exception in a jitted call, caught in Python",
+            us(times["ours"]),
+            f"the same in a callback to Python {us(times['python'])}",
+            f"{times['ours'] / times['python']:.2f} times",
+        )
+    ]
+
+
 def large_arrays() -> list[Row]:
     import jax
     import jax.numpy as jnp
@@ -397,6 +438,7 @@ def main() -> None:
     callback = callbacks()
     rows = [
         *small_calls(callback),
+        *errors(),
         *large_arrays(),
         *mlp_gradient(callback),
         *recomputation(),
