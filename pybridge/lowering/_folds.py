@@ -16,7 +16,6 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ._registry import emits
-from ._text import axis, julia_type, val
 
 Values = list[Any]
 Combine = Callable[[Values, Values], Values]
@@ -115,13 +114,11 @@ def _approx_top_k(eqn: Any) -> str:
     """Take the exact ones, as JAX does on the CPU; there are more where they are not aggregated."""
     dim = eqn.params["reduction_dimension"] % eqn.ndim()
     k, numbers = eqn.out().shape[dim], eqn.out(1).dtype
-    if eqn.params["is_max_k"]:
-        places = val(axis(dim, eqn.ndim())), val(julia_type(numbers))
-        return eqn.call("top_k", eqn.args[0], val(k), *places)
 
-    def lowest(x: Any) -> Values:
+    def extreme(x: Any) -> Values:
         count = lax.broadcasted_iota(numbers, x.shape, dim)
-        both = lax.sort((x, count), dimension=dim, num_keys=1, is_stable=True)
-        return [lax.slice_in_dim(y, 0, k, axis=dim) for y in both]
+        key = -x if eqn.params["is_max_k"] else x
+        ordered = lax.sort((key, x, count), dimension=dim, num_keys=1, is_stable=True)
+        return [lax.slice_in_dim(y, 0, k, axis=dim) for y in ordered[1:]]
 
-    return _traced(eqn, lowest)
+    return _traced(eqn, extreme)

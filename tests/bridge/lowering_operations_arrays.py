@@ -124,9 +124,9 @@ def ordered(draft: Draft) -> tuple[str, float]:
         f"jnp.sort({x.name}, axis={axis}, descending=True)",
         f"lax.sort(({x.name}, {y.name}), dimension={axis}, num_keys=1)[1]",
         f"lax.sort((jnp.sign({x.name}), {y.name}), dimension={axis}, num_keys=2)[0]",
-        f"lax.top_k({x.name}, {k})[0]",
-        f"lax.top_k({x.name}, {k})[1]",
     ]
+    if x.bound < math.inf:  # top_k goes by the sign of a NaN, which no two compilers agree on
+        texts += [f"lax.top_k({x.name}, {k})[0]", f"lax.top_k({x.name}, {k})[1]"]
     return draft.one_of(texts), x.bound + y.bound
 
 

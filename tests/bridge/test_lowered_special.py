@@ -6,6 +6,7 @@ import jax
 import jax.extend
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 from scipy import special
 
@@ -192,3 +193,21 @@ def test_samples_of_the_gamma_distribution_move_with_the_shape(compiling_system)
     got = pb.value_and_grad(f, backend=compiling_system)(a)
     close(got[0], want[0], rtol=1e-5)
     close(got[1], want[1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_the_largest_are_taken_in_jaxs_order(dtype):
+    """NaN and zero by their signs; approximate ones have an order of their own."""
+    nan, inf = dtype(np.nan), dtype(np.inf)
+    x = np.array([0, -0.0, 1, nan, -inf, -nan, 0, inf, -0.0, 1, nan, -1], dtype)
+    assert np.signbit(x[5]) and not np.signbit(x[3])
+
+    def f(x, y, n):
+        extremes = [lax.approx_max_k(y, 4), lax.approx_min_k(y, 4)]
+        return [lax.top_k(x, 12), lax.top_k(jnp.stack([x, -x], 1).T, 5), lax.top_k(n, 2), *extremes]
+
+    args = x, x[[0, 1, 2, 4, 6, 7, 8, 9, 11]], np.array([3, -2, 3, 5], np.int32)
+    got, want = jax.tree.leaves(lower(f, *args)(*args)), jax.tree.leaves(f(*args))
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_array_equal(np.asarray(one), other)
+        np.testing.assert_array_equal(np.signbit(np.asarray(one)), np.signbit(other))

@@ -48,7 +48,8 @@ end
 """
     top_k(x, Val(k), Val(dim), Val(T))
 
-The `k` largest elements and their places, from 0.
+The `k` largest elements and their places, from 0. As in `lax.top_k` the order is IEEE 754's
+total order: -NaN, -Inf, ..., -0.0, 0.0, ..., Inf, NaN.
 """
 @primitive top_k(x, ::Val{k}, ::Val{dim}, ::Val{T}) where {k,dim,T} =
     top_places(x, k, dim, T)
@@ -65,7 +66,13 @@ struct Descending{T}
     value::T
 end
 descending(x) = Descending(x)
-before(a::Descending, b::Descending) = before(b.value, a.value)
+before(a::Descending, b::Descending) = totally_less(b.value, a.value)
+totally_less(a, b) = a < b
+function totally_less(a::AbstractFloat, b::AbstractFloat)
+    isnan(a) || isnan(b) || return isless(a, b)
+    return end_of_order(a) < end_of_order(b)
+end
+end_of_order(x) = isnan(x) ? (signbit(x) ? -1 : 1) : 0
 function pull(
     ::Primitive{:top_k}, ::Val{1}, ȳ, y, x, ::Val{k}, ::Val{dim}, ::Val{T}
 ) where {k,dim,T}
