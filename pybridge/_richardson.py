@@ -13,7 +13,7 @@ Every component of y picks the entry that is best for itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,13 @@ COLUMNS = 7
 SMOOTH = 1e-11
 ONE_SIDED = 1e-6
 EPS = float(np.finfo(np.float64).eps)
+
+# Where a length that matters is smaller than this share of the first one, steps of that length are
+# taken as well. Otherwise the steps of the first length are short enough to see what it does.
+NEAR = 2.0**-8
+
+# Estimates whose distance is so many times their errors were not of the same slope.
+_APART = 1e3
 
 # A slope diverges when it keeps moving the same way, by steps that do not shrink, while h
 # is halved this many times.
@@ -114,9 +121,14 @@ class Tableau:
         self.error = np.where(better, gap, self.error)
         self._limit = limit
 
-    def converged(self, tolerance: float) -> bool:
-        """Say whether every component's error is below the relative tolerance."""
-        return bool(np.all(self.error <= tolerance * (1.0 + np.abs(self.value))))
+    def converged(self, tolerance: float, scale: np.ndarray | float = 1.0) -> bool:
+        """Say whether every component's error is below the relative tolerance.
+
+        Args:
+            tolerance: of the slope.
+            scale: a slope to which the tolerance of a lesser one is relative.
+        """
+        return bool(np.all(self.error <= tolerance * (scale + np.abs(self.value))))
 
     def slope(self) -> Slope:
         """Read the result, with divergence turned into +-inf."""
@@ -150,22 +162,73 @@ def slopes(
     Returns:
         The slopes, each with its error.
     """
+    with np.errstate(all="ignore"):
+        found = _approach(curve, origin, size, smallest)
+        # The function may change over a length of about one, whatever the size of its argument:
+        # sin(1e6).
+        near = min(smallest, 1.0)
+        if near < NEAR * size:
+            short = _approach(curve, origin, near, smallest)
+            step = FIRST_STEP * near
+            return Slopes(*(_nearer(*pair, step) for pair in zip(found, short, strict=True)))
+        return found
+
+
+def _approach(
+    curve: Callable[[float], np.ndarray], origin: np.ndarray, size: float, smallest: float
+) -> Slopes:
+    """Halve the step until the slopes stay."""
     central, right, left = Tableau(2), Tableau(1), Tableau(1)
     last_step = SMALLEST_STEP * smallest
     # Steps that are powers of two add and divide without rounding.
     step = 2.0 ** np.round(np.log2(FIRST_STEP * size))
+    scale = None
+    while True:
+        ahead, behind = curve(step), curve(-step)
+        if scale is None:
+            scale = _slope_scale((ahead, behind, origin), size)
+        central.add((ahead - behind) / (2.0 * step), _rounding(ahead, behind, step))
+        right.add((ahead - origin) / step, _rounding(ahead, origin, step))
+        left.add((origin - behind) / step, _rounding(origin, behind, step))
+        step /= 2.0
+        done = central.converged(SMOOTH, scale) and (
+            right.converged(ONE_SIDED, scale) and left.converged(ONE_SIDED, scale)
+        )
+        if done or step < last_step:
+            return Slopes(central.slope(), right.slope(), left.slope())
+
+
+def _slope_scale(values: Sequence[np.ndarray], length: float) -> np.ndarray:
+    """Say which slope is large for a function of such values; at most one."""
+    sizes = [np.where(np.isfinite(v), np.abs(v), 0.0) for v in values]
+    return np.minimum(np.max(sizes, axis=0) / length, 1.0)
+
+
+def is_nearer(far: Slope, near: Slope, step: float) -> np.ndarray:
+    """Say for each component whether short steps tell more than long ones.
+
+    Long steps have more digits, but they can agree on what is not the slope at the point: past a
+    pole, or many waves away.
+
+    Args:
+        far: the slope from long steps.
+        near: the slope from short ones.
+        step: the longest of these.
+    """
     with np.errstate(all="ignore"):
-        while True:
-            ahead, behind = curve(step), curve(-step)
-            central.add((ahead - behind) / (2.0 * step), _rounding(ahead, behind, step))
-            right.add((ahead - origin) / step, _rounding(ahead, origin, step))
-            left.add((origin - behind) / step, _rounding(origin, behind, step))
-            step /= 2.0
-            done = central.converged(SMOOTH) and (
-                right.converged(ONE_SIDED) and left.converged(ONE_SIDED)
-            )
-            if done or step < last_step:
-                return Slopes(central.slope(), right.slope(), left.slope())
+        # A value that does not move may hide in the last digit of a one: (1 + x) - 1.
+        error = near.error + np.where(near.value == 0, EPS / step, 0.0)
+        gap = np.abs(near.value - far.value)
+        same = (near.value == far.value) | (np.isnan(near.value) & np.isnan(far.value))
+        apart = ~same & ~(gap <= _APART * (error + far.error))
+        # What grew without end was followed to the smallest step.
+        return (apart | (_APART * error < far.error)) & ~np.isinf(far.value)
+
+
+def _nearer(far: Slope, near: Slope, step: float) -> Slope:
+    """Choose for each component between long steps and short ones."""
+    chosen = is_nearer(far, near, step)
+    return Slope(np.where(chosen, near.value, far.value), np.where(chosen, near.error, far.error))
 
 
 def _rounding(one: np.ndarray, two: np.ndarray, step: float) -> np.ndarray:
@@ -173,18 +236,34 @@ def _rounding(one: np.ndarray, two: np.ndarray, step: float) -> np.ndarray:
     return EPS * (np.abs(one) + np.abs(two)) / step
 
 
-def second_slope(surface: Callable[[float, float], np.ndarray], size: tuple[float, float]) -> Slope:
+def second_slope(
+    surface: Callable[[float, float], np.ndarray],
+    size: tuple[float, float],
+    smallest: tuple[float, float],
+) -> Slope:
     """Differentiate `y(s, t)` once in s and once in t at (0, 0).
 
     Args:
         surface: `y(s, t)`, a flat array; nan where it is not defined.
         size: the lengths in s and t over which the surface may be expected to change.
+        smallest: the smallest lengths in s and t that matter.
 
     Returns:
         The mixed second derivative with its error.
     """
+    far = _second_approach(surface, size)
+    near = min(smallest[0], 1.0), min(smallest[1], 1.0)
+    if near[0] < NEAR * size[0] or near[1] < NEAR * size[1]:
+        return _nearer(far, _second_approach(surface, near), FIRST_STEP**2 * near[0] * near[1])
+    return far
+
+
+def _second_approach(
+    surface: Callable[[float, float], np.ndarray], size: tuple[float, float]
+) -> Slope:
+    """Halve both steps until the derivative stays."""
     table = Tableau(2)
-    first = FIRST_STEP * size[0], FIRST_STEP * size[1]
+    first, scale = (FIRST_STEP * size[0], FIRST_STEP * size[1]), np.zeros(0)
     with np.errstate(all="ignore"):
         for level in range(20):
             s, t = first[0] / 2.0**level, first[1] / 2.0**level
@@ -193,7 +272,9 @@ def second_slope(surface: Callable[[float, float], np.ndarray], size: tuple[floa
             difference = (corners[0] - corners[1] - corners[2] + corners[3]) / area
             rounding = EPS * np.sum(np.abs(corners), axis=0) / area
             table.add(difference, rounding)
-            if table.converged(SMOOTH):
+            if level == 0:
+                scale = _slope_scale(corners, size[0] * size[1])
+            if table.converged(SMOOTH, scale):
                 break
     return table.slope()
 

@@ -108,8 +108,8 @@ class Program:
                 shifts[i] = shifts.get(i, 0.0) + t * v
             return self.probe(shifts)
 
-        sizes = self._scale(one)[0], self._scale(two)[0]
-        return richardson.second_slope(surface, sizes).value
+        sizes, smallest = zip(self._scale(one), self._scale(two), strict=True)
+        return richardson.second_slope(surface, sizes, smallest).value
 
     def _scale(self, unit: dict[int, np.ndarray]) -> tuple[float, float]:
         """Find the largest and the smallest length that matter among the moving numbers."""

@@ -30,6 +30,14 @@ SMOOTH = {
     "power of a large number": (lambda x: x**3, lambda x: 3 * x**2, 1e5),
     "constant": (lambda x: 0 * x + 3.0, lambda x: 0.0, 2.0),
     "small numbers": (jnp.square, lambda x: 2 * x, 1e-10),
+    "beside a pole": (lambda x: 1 / x, lambda x: -1 / x**2, 1.1e-8),
+    "a wave far out": (jnp.sin, np.cos, 3e6),
+    "a step at its own width": (
+        lambda x: jnp.tanh(x / 1e-5),
+        lambda x: 1e5 / np.cosh(x / 1e-5) ** 2,
+        1.3e-5,
+    ),
+    "lost beside a one": (lambda x: (1.0 + x) - 1.0, lambda x: 1.0, 1e-18),
     "step nearby": (lambda x: jnp.where(x > 0.101, 5.0, x), lambda x: 1.0, 0.1),
 }
 
@@ -138,6 +146,18 @@ def test_hessian():
     np.testing.assert_allclose(hessian[0][1], ab, rtol=1e-7)
     np.testing.assert_allclose(hessian[1][0], ab, rtol=1e-7)
     np.testing.assert_allclose(hessian[1][1], bb, rtol=1e-7)
+
+
+def test_a_tiny_function_keeps_its_digits():
+    f = lambda x: 1e-20 * jnp.sin(x)  # noqa: E731
+    assert finite_gradient(f, (0.7,)).derivative / 1e-20 == pytest.approx(np.cos(0.7), rel=1e-9)
+    assert finite_hessian(f, (0.7,)) / 1e-20 == pytest.approx(-np.sin(0.7), rel=1e-7)
+
+
+@pytest.mark.parametrize("x", [1.1e-6, 1.1e-8, 3e6])
+def test_hessian_where_lengths_are_far_from_one(x):
+    np.testing.assert_allclose(finite_hessian(jnp.log, (x,)), -1 / x**2, rtol=1e-6)
+    np.testing.assert_allclose(finite_hessian(jnp.sin, (3e6 + x,)), -np.sin(3e6 + x), rtol=1e-6)
 
 
 def test_hessian_of_several_outputs_matches_jax():
