@@ -93,3 +93,13 @@ class JuliaError(BridgeError, RuntimeError):
         if julia_backtrace:
             text += f"\n{julia_backtrace}"
         super().__init__(text)
+
+
+def first_line(error: BaseException) -> str:
+    """Write type and message of an exception in one line."""
+    name = error.julia_type if isinstance(error, JuliaError) else type(error).__name__
+    text = error.julia_message if isinstance(error, JuliaError) else str(error)
+    lines = text.strip().splitlines()
+    if lines and lines[0].endswith("Traceback (most recent call last):"):
+        lines = lines[-1:]  # A callback's: the message is below its traceback.
+    return f"{name}: {lines[0]}" if lines else name

@@ -345,11 +345,3 @@ def is_unsupported(error: BaseException) -> bool:
             "IO callbacks do not support",
         )
     )
-
-
-def first_line(error: BaseException) -> str:
-    """Write type and first line of an exception."""
-    name = error.julia_type if isinstance(error, JuliaError) else type(error).__name__
-    text = error.julia_message if isinstance(error, JuliaError) else str(error)
-    lines = text.strip().splitlines()
-    return f"{name}: {lines[0]}" if lines else name

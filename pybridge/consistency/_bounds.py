@@ -89,6 +89,9 @@ def _fault(eqn: Any, ins: list[Any]) -> tuple[int, int, int, str] | None:
     mode = getattr(params["mode"], "name", str(params["mode"]))
     if mode not in _FATE:
         return None  # CLIP: somebody chose it, and all modes agree on it
+    filled = params.get("fill_value")
+    if filled is not None and not np.isnan(filled):
+        return None  # Somebody chose that as well. NaN is what `jnp.take` fills with unasked.
     numbers, shape = params["dimension_numbers"], np.shape(ins[0])
     indices = np.asarray(ins[1]).astype(np.int64)
     if name == "gather":

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._backends import NAMES, Backend, load, row
 from .._config import setting
-from .._errors import BridgeError
+from .._errors import ArgumentValueError, BridgeError, explain, first_line
 from ..interop import JuliaFunction
 from ._ask import JaxSystem, JuliaSystem, Weighted, plain_values, robust
 from ._bounds import find_out_of_bounds
@@ -66,7 +66,8 @@ def check(
     Raises:
         ArgumentTypeError: `f` is not callable, or nothing in its arguments or its value is
             floating-point.
-        ArgumentValueError: `f` raises at the given point, or `probes` names none.
+        ArgumentValueError: `f` raises at the given point, `probes` names none, or `backends` is
+            empty.
         UnknownBackendError: `backends` names no AD system.
 
     Example:
@@ -94,6 +95,16 @@ def _backends(f: Any, names: Sequence[str] | None) -> tuple[Backend, ...]:
         names = (names,)
     if names is None:
         names = NAMES if isinstance(f, JuliaFunction) else _present()
+    elif not names:
+        raise ArgumentValueError(
+            explain(
+                "pb.check",
+                expected="at least one AD system",
+                got="backends without any",
+                fix="Name some, or leave backends out for all of them. Finite differences are "
+                "always the reference.",
+            )
+        )
     rows = []
     for name in dict.fromkeys((*names, "finite")):
         found = row(name)
@@ -282,12 +293,11 @@ class _Run:
             self.findings += judge_own(point, own)
 
     def _note_failure(self, probe: Probe, error: Exception) -> None:
-        text = str(error).strip().splitlines()
         self.findings.append(
             Finding(
                 "exception",
                 "error" if probe.name == "given" else "note",
-                f"the function raises {type(error).__name__}: {text[0] if text else ''}",
+                f"the function raises {first_line(error)}",
                 mode="value",
                 probe=probe.name,
                 advice="It was not differentiated here.",

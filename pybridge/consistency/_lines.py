@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 
-from .._richardson import Slope, Tableau
+from .._richardson import NEAR, Slope, Tableau, is_nearer
 
 LEVELS = 8
 _FIRST_STEP = 0.125
 _SMALLEST = 1e-9
 _CENTRAL, _ONE_SIDED = 1e-10, 1e-6
 _MOST_PASSES = 14
+
+# Waves of this length look like nothing from afar.
+_NEAREST = 2.0**-20
 
 # What remains of a difference at the smallest steps, of what there was at the largest.
 _JUMP = 0.02
@@ -29,9 +33,12 @@ _ULPS = 64.0
 # The samples are one program and the value at the point is another, whose loops may stop elsewhere:
 # both sides may stay away from it by more.
 _ULPS_ALONE = 2.0**16
+# Where what moves has so few steps left, the shortest of a pass would see its last digit jump.
+_STAIRCASE = _ULPS * 2.0**LEVELS
 
-# Samples for the noise are this far apart, and on either side of the point.
-_APART = 2.0**-12 / 3.0
+# Samples for the noise are this far apart, and on either side of the point. No binary fractions:
+# those of a round number would be exact.
+_APARTS = (2.0**-12 / np.pi, 2.0**-20 / np.pi, 2.0**-28 / np.pi)
 
 Sample = Callable[[np.ndarray], np.ndarray]
 
@@ -78,6 +85,8 @@ def along(
     eps: float = float(np.finfo(float).eps),
     factor: float = 1.0,
     noise: np.ndarray | float = 0.0,
+    blur: float = 0.0,
+    doubtful: bool = False,
 ) -> Along:
     """Differentiate `y(t)` at 0 and say what kind of point 0 is.
 
@@ -90,44 +99,93 @@ def along(
         eps: the relative rounding error of the samples.
         factor: multiplies every step. Estimates with different factors err differently.
         noise: by how much each sample errs beyond that, for each component, absolute.
+        blur: by how many eps of t the rounding of what moves shifts a sample. Much shorter steps
+            would see a staircase.
+        doubtful: whether to look from very near as well, which takes more samples.
 
     Returns:
         The slopes.
     """
-    central, right, left = Tableau(2), Tableau(1), Tableau(1)
-    step, nothing = _FIRST_STEP * factor, np.zeros(0)
-    scale, noisy, alone, apart = nothing, nothing, nothing, nothing
+    lengths = [smallest, _NEAREST * smallest] if doubtful else [smallest]
     with np.errstate(all="ignore"):
-        for number in range(_MOST_PASSES):
-            steps = step / 2.0 ** np.arange(LEVELS)
-            values = sample(np.concatenate([steps, -steps]))
-            ahead, behind = values[:LEVELS], values[LEVELS:]
-            if number == 0:
-                scale = _scale(values, origin)
-                origin = origin / scale
-                noisy = np.asarray(noise) / scale
-            for h, one, two in zip(steps, ahead / scale, behind / scale, strict=True):
-                for table, difference, size in (
-                    (central, (one - two) / (2.0 * h), np.abs(one) + np.abs(two)),
-                    (right, (one - origin) / h, np.abs(one) + np.abs(origin)),
-                    (left, (origin - two) / h, np.abs(origin) + np.abs(two)),
-                ):
-                    # Of its own two values: the other side may be no number.
-                    floor = (eps * size + noisy) / h
-                    table.add(difference, floor + eps * np.abs(difference) / h)
-                alone, apart = np.abs(one + two - 2.0 * origin), np.abs(one - two)
-            sides = right.converged(_ONE_SIDED) and left.converged(_ONE_SIDED)
-            if central.converged(_CENTRAL) and sides:
-                break
-            step = steps[-1] / 2.0
-            if step < _SMALLEST * smallest:
-                break
-            if number > 1 and _hopeless(central, right, left, eps / step):
-                break
-        ulp = eps * np.abs(origin) + noisy
-        blurred = (apart <= _ULPS * ulp) & (alone <= _ULPS_ALONE * ulp)
-        gap = np.maximum(alone, apart)
-        return _read(central.slope(), right.slope(), left.slope(), gap, blurred, scale, weights)
+        run = _approach(sample, origin, _FIRST_STEP * factor, smallest, eps, noise, blur)
+        for length in lengths:
+            first = _FIRST_STEP * length * factor
+            if length < NEAR and first > _STAIRCASE * blur * eps:
+                near = _approach(sample, origin, first, smallest, eps, noise, blur)
+                run = _nearer(run, near, first)
+        return _read(*run, weights)
+
+
+class _Approach(NamedTuple):
+    """What differences say from steps of one length on, in units of `scale`."""
+
+    central: Slope
+    right: Slope
+    left: Slope
+    gap: np.ndarray
+    blurred: np.ndarray
+    scale: np.ndarray
+
+
+def _approach(
+    sample: Sample,
+    origin: np.ndarray,
+    step: float,
+    smallest: float,
+    eps: float,
+    noise: np.ndarray | float,
+    blur: float,
+) -> _Approach:
+    """Halve the step until the slopes stay, or rounding spoils them."""
+    central, right, left = Tableau(2), Tableau(1), Tableau(1)
+    nothing, shift = np.zeros(0), max(1.0, blur) * eps
+    scale, noisy, alone, apart = nothing, nothing, nothing, nothing
+    for number in range(_MOST_PASSES):
+        steps = step / 2.0 ** np.arange(LEVELS)
+        values = sample(np.concatenate([steps, -steps]))
+        ahead, behind = values[:LEVELS], values[LEVELS:]
+        if number == 0:
+            scale = _scale(values, origin)
+            origin = origin / scale
+            noisy = np.asarray(noise) / scale
+        for h, one, two in zip(steps, ahead / scale, behind / scale, strict=True):
+            for table, difference, size in (
+                (central, (one - two) / (2.0 * h), np.abs(one) + np.abs(two)),
+                (right, (one - origin) / h, np.abs(one) + np.abs(origin)),
+                (left, (origin - two) / h, np.abs(origin) + np.abs(two)),
+            ):
+                # Of its own two values: the other side may be no number.
+                floor = (eps * size + noisy) / h
+                table.add(difference, floor + shift * np.abs(difference) / h)
+            alone, apart = np.abs(one + two - 2.0 * origin), np.abs(one - two)
+        sides = right.converged(_ONE_SIDED) and left.converged(_ONE_SIDED)
+        if central.converged(_CENTRAL) and sides:
+            break
+        step = steps[-1] / 2.0
+        if step < max(_SMALLEST * smallest, _STAIRCASE * blur * eps):
+            break
+        if number > 1 and _hopeless(central, right, left, eps / step):
+            break
+    ulp = eps * np.abs(origin) + noisy
+    blurred = (apart <= _ULPS * ulp) & (alone <= _ULPS_ALONE * ulp)
+    gap = np.maximum(alone, apart)
+    return _Approach(central.slope(), right.slope(), left.slope(), gap, blurred, scale)
+
+
+def _nearer(far: _Approach, near: _Approach, step: float) -> _Approach:
+    """Choose for each component between long steps and those from `step` on."""
+    chosen = np.zeros(far.scale.shape, bool)
+    for one, two in zip(far[:3], near[:3], strict=True):
+        at_far = Slope(one.value * far.scale, one.error * far.scale)
+        at_near = Slope(two.value * near.scale, two.error * near.scale)
+        chosen |= is_nearer(at_far, at_near, step)
+
+    def pick(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+        return np.where(chosen, two, one)
+
+    slopes = (Slope(*map(pick, one, two)) for one, two in zip(far[:3], near[:3], strict=True))
+    return _Approach(*slopes, *map(pick, far[3:], near[3:]))
 
 
 def two_sided(sample: Sample, origin: np.ndarray, *, eps: float) -> np.ndarray:
@@ -154,34 +212,47 @@ def two_sided(sample: Sample, origin: np.ndarray, *, eps: float) -> np.ndarray:
         return table.value * scale
 
 
-def noise_of(sample: Sample, smallest: float = 1.0) -> np.ndarray:
-    """Measure by how much samples err, for each component.
+def noise_of(
+    sample: Sample, origin: np.ndarray, *, smallest: float = 1.0, eps: float
+) -> np.ndarray:
+    """Measure by how much samples err, for each component, beyond what rounding explains.
 
     High differences of a smooth function vanish, those of noise do not (ECNoise: Moré and Wild,
     SIAM Journal on Scientific Computing 33, 2011). The greater of both sides is taken, and of each
-    the median of several orders, so that a kink or a fast wave is not taken for noise.
+    the median of several orders, so that a kink is not taken for noise; and the least of several
+    distances, because waves that are too fast for one of them look like noise there.
 
     Args:
         sample: as for `along`.
-        smallest: the smallest length in t that matters, at most 1.
+        origin: `y(0)`, flat.
+        smallest: the smallest length in t that matters, at most 1. Not below the last digit of what
+            moves: the samples would be a staircase.
+        eps: the relative rounding error of the samples.
 
     Returns:
-        Standard deviations; 0 where they cannot be had.
+        Eight standard deviations; 0 where they cannot be had.
     """
-    steps = _APART * smallest * np.arange(1, LEVELS + 1)
+    with np.errstate(all="ignore"):
+        sizes = [_noise_at(sample, apart * smallest) for apart in _APARTS]
+        noise = np.nan_to_num(np.fmin.reduce(sizes), nan=0.0, posinf=0.0)
+        return np.where(noise > 4.0 * eps * np.abs(origin), 8.0 * noise, 0.0)
+
+
+def _noise_at(sample: Sample, apart: float) -> np.ndarray:
+    """Measure it from samples that are so far apart; NaN where it cannot be told from a curve."""
+    steps = apart * np.arange(1, LEVELS + 1)
     values = sample(np.concatenate([steps, -steps]))
     found = []
-    with np.errstate(all="ignore"):
-        for side in (values[:LEVELS], values[LEVELS:]):
-            sizes, turns = [], np.zeros(side.shape[1:], bool)
-            for order in (4, 5, 6):
-                differences = np.diff(side, order, axis=0)
-                share = 1.0 / comb(2 * order, order)
-                sizes.append(np.sqrt(share * np.mean(differences**2, axis=0)))
-                # Those of a root have one sign in every order: they are no noise.
-                turns |= np.any(differences > 0, axis=0) & np.any(differences < 0, axis=0)
-            found.append(np.where(turns, np.median(sizes, axis=0), 0.0))
-    return np.nan_to_num(np.max(found, axis=0), nan=0.0, posinf=0.0)
+    for side in (values[:LEVELS], values[LEVELS:]):
+        sizes, turns = [], np.zeros(side.shape[1:], bool)
+        for order in (4, 5, 6):
+            differences = np.diff(side, order, axis=0)
+            share = 1.0 / comb(2 * order, order)
+            sizes.append(np.sqrt(share * np.mean(differences**2, axis=0)))
+            # Those of a root have one sign in every order: they are no noise.
+            turns |= np.any(differences > 0, axis=0) & np.any(differences < 0, axis=0)
+        found.append(np.where(turns, np.median(sizes, axis=0), np.nan))
+    return np.fmax(*found)
 
 
 def _hopeless(central: Tableau, right: Tableau, left: Tableau, floor: float) -> bool:

@@ -155,4 +155,6 @@ def _moves(leaf: Any) -> bool:
         return False
     if isinstance(leaf, float | complex):
         return True
+    if isinstance(leaf, type):  # np.float32, the type, has a dtype of its own
+        return False
     return hasattr(leaf, "dtype") and hasattr(leaf, "shape") and is_inexact(leaf)

@@ -263,11 +263,22 @@ def _follow(
         if not kept:
             continue
         outs = {k: as_numpy(out) for k, out in local.jvp(step, given).items()}
+        if not np.isnan(tangent) and step.primitive in _ELEMENTWISE:
+            outs = {k: _carried(tape, step, given, k, out) for k, out in outs.items()}
         if not step.glue:
             yield j, step, given, outs
         for k, out in outs.items():
             if tape.active[step.outputs[k]]:
                 flow[step.outputs[k]] = out if np.isnan(tangent) else (out != 0) * tangent
+
+
+def _carried(tape: Tape, step: Step, given: list[Any], k: int, out: np.ndarray) -> np.ndarray:
+    """Let what is infinite flow on, whatever its derivative: log(inf) does not hide an inf."""
+    value = as_numpy(tape.values[step.outputs[k]])
+    entering = [x != 0 for x in given if x is not None and np.shape(x) == np.shape(out)]
+    if np.shape(value) != np.shape(out) or not entering:
+        return out
+    return np.where(np.any(entering, axis=0) & ~np.isfinite(value), 1.0, out)
 
 
 def first_bad_value(tape: Tape) -> int | None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ._ask import AtOnce, Weighted, first_line, is_unsupported
+from .._errors import first_line
+from ._ask import AtOnce, Weighted, is_unsupported
 from ._findings import Finding, Probe, SystemAnswer
 from ._lines import Along, along, noise_of
 from ._probes import Line
@@ -106,7 +107,8 @@ class Point:
                 if getattr(system, "chunked", False):
                     derivative = self._ask_in_chunks(system, derivative)
             self.values[who] = tuple(np.asarray(y) for y in ys or ())
-            value = named(self.subject.outputs, self.values[who])
+            # Forward mode without any direction was not asked for the value either.
+            value = named(self.subject.outputs, self.values[who]) if self.values[who] else None
         except Exception as error:
             self._failed(system.name, mode, error)
             self.answers.append(
@@ -214,33 +216,41 @@ class Point:
         """Differentiate along a line by differences."""
         key = id(line), factor
         if key not in self._known:
-            noise = self._noise.get(id(line), 0.0)
-            one = self._differentiate(line, factor, noise)
-            if one.kind in ("kink", "jump", "vertical") and id(line) not in self._noise:
-                noise = self._noise[id(line)] = self._measure(line)
-                one = self._differentiate(line, factor, noise) if np.any(noise) else one
+            one = self._differentiate(line, factor)
+            if one.kind != "smooth" and self._doubt(line):
+                one = self._differentiate(line, factor)
             self._known[key] = one
             self._kept = [*getattr(self, "_kept", []), line]  # so that no id is used twice
         return self._known[key]
 
-    def _differentiate(self, line: Line, factor: float, noise: Any) -> Along:
+    def _doubt(self, line: Line) -> bool:
+        """Look at a line more closely from now on; say whether it was not already."""
+        if id(line) in self._noise:
+            return False
+        self._noise[id(line)] = noise_of(
+            self._sample(line),
+            self.origin,
+            smallest=line.shortest(self.xs, unit=np.inf),
+            eps=self.eps,
+        )
+        return True
+
+    def _differentiate(self, line: Line, factor: float) -> Along:
+        doubtful = id(line) in self._noise
         return along(
-            lambda ts: self._values_along(self.xs, line.vs, ts.astype(self.subject.dtype)),
+            self._sample(line),
             self.origin,
             self.weighted.flat_weights,
-            smallest=line.smallest(self.xs),
+            smallest=(line.shortest if doubtful else line.smallest)(self.xs),
             eps=self.eps,
             factor=factor,
-            noise=noise,
+            noise=self._noise.get(id(line), 0.0),
+            blur=line.blur(self.xs) if doubtful else 0.0,
+            doubtful=doubtful,
         )
 
-    def _measure(self, line: Line) -> np.ndarray:
-        """Measure the noise along a line; what rounding explains counts as none."""
-        noise = noise_of(
-            lambda ts: self._values_along(self.xs, line.vs, ts.astype(self.subject.dtype)),
-            line.smallest(self.xs),
-        )
-        return np.where(noise > 4.0 * self.eps * np.abs(self.origin), 8.0 * noise, 0.0)
+    def _sample(self, line: Line) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda ts: self._values_along(self.xs, line.vs, ts.astype(self.subject.dtype))
 
     def deviates(self, who: Who, line: Line, slope: float | None = None) -> bool:
         """Say whether a slope is wrong for sure, where the function is smooth along the line.
@@ -255,10 +265,8 @@ class Point:
             one, slope, line
         ):
             return False
-        if id(line) not in self._noise:
-            self._noise[id(line)] = self._measure(line)
-            if np.any(self._noise[id(line)]):
-                self._known.pop((id(line), 1.0))
+        if self._doubt(line):
+            self._known.pop((id(line), 1.0))
         found = []
         for factor in _FACTORS:
             one = self.along(line, factor)

@@ -37,11 +37,36 @@ class Line:
     scale: float = 1.0
 
     def smallest(self, xs: Arrays) -> float:
-        """Find the smallest length that matters, in units of the line."""
-        if self.leaf is None:
-            return 1.0
-        x = float(np.abs(np.asarray(xs[self.leaf])[self.element]))
-        return max(min(x / self.scale, 1.0), 1e-30) if x > 0 else 1.0
+        """Find the smallest length that may matter, in units of the line.
+
+        A number's own size may, the distance to a pole, and so may one, whatever its size. For a
+        line in which many move this costs more than it tells, unless there is a doubt: `shortest`.
+        """
+        return 1.0 if self.leaf is None else self.shortest(xs)
+
+    def shortest(self, xs: Arrays, unit: float = 1.0) -> float:
+        """Find the smallest length that matters to any of the numbers that move.
+
+        Args:
+            xs: the point.
+            unit: a length that matters whatever their sizes; inf for none.
+        """
+        found = 1.0
+        for x, v in zip(xs, self.vs, strict=True):
+            size, speed = np.abs(np.asarray(x)), np.abs(np.asarray(v))
+            used = (speed > 0) & (size > 0) & np.isfinite(size)
+            lengths = np.minimum(size[used], unit) / speed[used]
+            found = min(found, float(np.min(lengths, initial=1.0)))
+        return max(found, 1e-30)
+
+    def blur(self, xs: Arrays) -> float:
+        """Say by how many eps, in units of the line, rounding shifts a number that moves."""
+        found = 0.0
+        for x, v in zip(xs, self.vs, strict=True):
+            size, speed = np.abs(np.asarray(x)), np.abs(np.asarray(v))
+            used = (speed > 0) & np.isfinite(size)
+            found = max(found, float(np.max(size[used] / speed[used], initial=0.0)))
+        return found
 
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -109,9 +134,13 @@ def count(xs: Arrays) -> int:
 def random_line(xs: Arrays, rng: np.random.Generator) -> Line:
     """Choose a direction at random, of length about one where the arguments are about one."""
     root = np.sqrt(max(count(xs), 1))
-    return Line(
-        tuple(np.asarray(_normal(x, rng) * np.maximum(1.0, np.abs(x)) / root, x.dtype) for x in xs)
-    )
+    return Line(tuple(np.asarray(_normal(x, rng) * _size(x) / root, x.dtype) for x in xs))
+
+
+def _size(x: np.ndarray) -> np.ndarray:
+    """Say by how much numbers move: by their own size, where that is a number above one."""
+    size = np.abs(x)
+    return np.where(np.isfinite(size), np.maximum(1.0, size), 1.0)
 
 
 def _normal(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -124,7 +153,7 @@ def _normal(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def unit_line(xs: Arrays, leaf: int, element: tuple[int, ...], factor: complex = 1.0) -> Line:
     """Move one element, by its own size where that is above one."""
     vs = [np.zeros_like(x) for x in xs]
-    scale = float(max(1.0, np.abs(xs[leaf][element])))
+    scale = float(_size(xs[leaf][element]))
     vs[leaf][element] = scale * (factor if np.iscomplexobj(xs[leaf]) else 1.0)
     return Line(tuple(vs), leaf, element, scale)
 

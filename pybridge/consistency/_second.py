@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ._ask import first_line, is_unsupported, real_vector
+from .._errors import first_line
+from ._ask import is_unsupported, real_vector
 from ._findings import Finding, SystemAnswer
-from ._lines import Along, along, two_sided
+from ._lines import Along, along, noise_of, two_sided
 from ._point import Point
 from ._probes import Line, random_line
 from ._subject import Arrays, named
@@ -69,13 +70,19 @@ def _judge(point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...]) ->
     with np.errstate(all="ignore"):
         if np.all(np.abs(flat - first) <= _slack(flat, first, origin, point)):
             return []
+    own = line.shortest(point.xs, unit=np.inf)
+    noise = noise_of(sample, origin, smallest=own, eps=point.eps)
     for factor in _FACTORS:
         one = along(
             sample,
             origin,
             np.ones_like(origin),
+            smallest=line.shortest(point.xs),
             eps=point.eps,
             factor=factor,
+            noise=noise,
+            blur=line.blur(point.xs),
+            doubtful=True,
         )
         tables.append(one)
         bad = _different(flat, one, origin, point)
@@ -86,6 +93,7 @@ def _judge(point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...]) ->
     spread = np.ptp([one.components for one in tables], axis=0)
     with np.errstate(all="ignore"):
         bad &= (np.abs(flat - middle) > 5.0 * spread) | ~np.isfinite(flat)
+        bad &= ~(np.abs(flat - middle) <= 10.0 * _unsteady(system, point, line, flat))
     if not bad.any():
         return []
     with np.errstate(all="ignore"):
@@ -116,6 +124,22 @@ def _judge(point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...]) ->
             "is cut off or written for the first order only, or a shortcut at this very point.",
         )
     ]
+
+
+def _unsteady(system: Any, point: Point, line: Line, flat: np.ndarray) -> np.ndarray:
+    """Say by how much the last digits of the arguments change second derivatives.
+
+    Both sides of the point are compared, so that a shortcut at the very point does not count.
+    """
+    sides = []
+    for nudge in (4.0 * point.eps, -4.0 * point.eps):
+        moved = tuple(np.asarray(x + nudge * x, x.dtype) for x in point.xs)
+        try:
+            _, hs = system.second(moved, line.vs)
+        except Exception:
+            return np.zeros_like(flat)
+        sides.append(np.asarray(real_vector(tuple(map(np.asarray, hs))), float))
+    return np.nan_to_num(np.abs(sides[0] - sides[1]), nan=0.0, posinf=0.0)
 
 
 def _different(flat: np.ndarray, one: Along, origin: np.ndarray, point: Point) -> np.ndarray:

@@ -13,12 +13,15 @@ import numpy as np
 from jax.core import Tracer
 from jax.tree_util import keystr
 
-from .._errors import ArgumentTypeError, ArgumentValueError, explain
+from .._errors import ArgumentTypeError, ArgumentValueError, explain, first_line
 from .._sampling import double_precision, widen
 from ..interop import JuliaFunction
+from ._interpret import contains
 from ._narrow import coarsest
 
 Arrays = Sequence[Any]
+
+_CALLBACKS = frozenset({"pure_callback", "io_callback", "ffi_call"})
 
 
 class Subject:
@@ -77,6 +80,9 @@ class Subject:
             with self.precision():
                 with contextlib.suppress(Exception):
                     self.jaxpr = jax.make_jaxpr(lambda *xs: self.call(xs))(*self.at(self.point))
+                    if contains(self.jaxpr, _CALLBACKS):
+                        # What it declares in float32 only shows where it runs.
+                        jax.block_until_ready(self.call(self.at(self.point)))
                     self.traced = True
                     return
                 with contextlib.suppress(Exception):
@@ -125,12 +131,11 @@ class Subject:
         try:
             return tuple(np.asarray(y) for y in self._floats(self.f(*self._own_args())))
         except Exception as error:
-            text = str(error).strip().splitlines()
             raise ArgumentValueError(
                 explain(
                     "pb.check",
                     expected=f"a point at which {self.name} can be called",
-                    got=f"{type(error).__name__}: {text[0] if text else ''}",
+                    got=first_line(error),
                     fix="Call the function with these arguments first.",
                 )
             ) from error
@@ -180,7 +185,7 @@ class Subject:
 def is_moving(leaf: Any) -> bool:
     """Say whether a leaf is differentiated: real or complex floating-point numbers."""
     dtype = getattr(leaf, "dtype", None)
-    if dtype is None:
+    if dtype is None or isinstance(leaf, type):  # np.float32, the type, has a dtype of its own
         return isinstance(leaf, float | complex)
     return bool(jnp.issubdtype(dtype, np.inexact))
 

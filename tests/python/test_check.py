@@ -244,3 +244,76 @@ def test_a_real_jump_and_a_real_vertical_slope_are_seen_on_a_large_value():
 
 def test_second_derivatives_where_tanh_is_1_have_no_findings():
     assert check(lambda x: jnp.diff(jnp.tanh(x)), np.array([-18.773, 21.024])).findings == ()
+
+
+def _normalise(x):
+    return x / jnp.sqrt(x**2 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda x: 1 / x, np.array([1.1e-6])),
+        (lambda x: 1 / x, 3.9e-5),
+        (jnp.log, np.array([1.1e-10])),
+        (lambda p: -(jnp.log(p[0]) + jnp.log1p(-p[1])), np.array([1e-6, 0.3])),
+        (lambda x: x / (x + 1e-8), np.array([1e-8, 1.0])),
+        (_normalise, np.array([0.0, 1e-6])),
+        (lambda x: jnp.tanh(x / 1e-4), 1.3e-4),
+        (lambda x: jnp.exp(-((x / 1e-4) ** 2)), 1.3e-4),
+        (lambda t: jnp.sin(t * 1e4), 3.7),
+        (lambda t: jnp.sin(2 * np.pi * 1e6 * t), 0.37),
+        (jnp.sin, np.array([1.1e6])),
+        (jnp.sin, np.full(50, 1.1e6)),
+    ],
+)
+def test_functions_that_change_over_short_lengths_have_no_findings(f, x):
+    assert check(f, x, backends=["jax"]).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("f", "args"),
+    [
+        (jax.nn.softmax, (np.array([-np.inf, 1.0, 2.0]),)),
+        (jax.nn.softmax, (np.array([-np.inf] * 60 + [1.0, 2.0]),)),
+        (lambda x: jnp.exp(-x), (np.array([np.inf, 1.0]),)),
+        (jnp.clip, (np.array([1.0, 2.0]), -np.inf, np.inf)),
+    ],
+)
+def test_infinite_arguments_with_finite_derivatives_have_no_findings(f, args):
+    assert check(f, *args, backends=["jax"]).findings == ()
+
+
+def test_a_callback_that_declares_single_precision_is_checked_in_it():
+    @jax.custom_jvp
+    def sine(x):
+        shape = jax.ShapeDtypeStruct(x.shape, jnp.float32)
+        return jax.pure_callback(lambda x: np.sin(x), shape, x)
+
+    sine.defjvp(lambda xs, ts: (sine(*xs), ts[0] * jnp.cos(xs[0])))
+    report = check(sine, np.ones(2, np.float32), backends=["jax"])
+    assert report.ok, report.findings
+
+
+def test_an_exception_of_a_callback_is_named():
+    def f(x):
+        return jax.pure_callback(lambda x: 1 / 0, jax.ShapeDtypeStruct((), x.dtype), x)
+
+    with pytest.raises(ArgumentValueError, match="ZeroDivisionError: division by zero"):
+        check(f, jnp.float32(1.0), backends=["jax"])
+
+
+def test_arguments_without_elements_have_no_findings():
+    assert check(jnp.sum, np.zeros(0), backends=["jax"]).findings == ()
+    assert check(lambda x: 2 * x, np.zeros((0, 3)), backends=["jax"]).findings == ()
+
+
+def test_a_dtype_is_no_number():
+    report = check(lambda x, dtype: x.astype(dtype), np.ones(2), np.float32, backends=["jax"])
+    assert report.ok
+    assert set(_answer(report, "jax", "reverse").derivative) == {"args[0]"}
+
+
+def test_no_system_is_refused():
+    with pytest.raises(ArgumentValueError, match="at least one AD system"):
+        check(jnp.sin, 1.0, backends=[])

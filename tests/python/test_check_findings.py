@@ -144,7 +144,7 @@ def test_an_index_out_of_bounds_is_named_and_its_modes_differ():
     [
         (lambda x: jax.lax.dynamic_slice(x, (1, 2), (2, 2)).sum(), 3, 1),
         (lambda x: x.at[7].add(1.0).sum(), 7, 0),
-        (lambda x: jnp.take(x, 9, axis=1, mode="fill", fill_value=0.0).sum(), 9, 1),
+        (lambda x: jnp.nansum(jnp.take(x, 9, axis=1)), 9, 1),
         (lambda x: jax.lax.scan(lambda c, i: (c + x[i, 0], None), x[0, 0], jnp.arange(5))[0], 3, 0),
         (jax.jit(lambda x: jax.vmap(lambda i: jnp.take(x[:, 1], i))(jnp.arange(4)).sum()), 3, 0),
     ],
@@ -158,6 +158,14 @@ def test_indices_are_followed_through_programs(f, index, axis):
 def test_a_clipped_index_is_fine():
     f = lambda x: x.at[jnp.array([0, 5])].get(mode="clip").sum()  # noqa: E731
     assert check(f, np.array([1.0, 2.0, 3.0])).findings == ()
+
+
+def test_a_number_that_was_chosen_to_fill_with_is_fine():
+    x, chosen = np.array([1.0, 2.0, 3.0]), {"mode": "fill", "fill_value": 0.0}
+    f = lambda x: jnp.take(x, jnp.array([0, 5]), **chosen).sum()  # noqa: E731
+    assert check(f, x).findings == ()
+    f = lambda x: jnp.nansum(jnp.take(x, jnp.array([0, 5])))  # noqa: E731
+    assert "out-of-bounds" in [finding.kind for finding in check(f, x).findings]
 
 
 # --- NaN, kinks and special points --------------------------------------------------------

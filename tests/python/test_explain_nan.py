@@ -109,6 +109,23 @@ def test_jax_1052_arctan2_of_two_zeros(maybe_jit):
     check_cures(why, np.zeros(3))
 
 
+def softplus(x):
+    return jnp.where(x > 20, x, jnp.log(1 + jnp.exp(x))).sum()
+
+
+def test_a_later_operation_without_slope_does_not_hide_an_infinite_value():
+    why = explain_nan(softplus, jnp.array([0.0, 100.0]))
+    assert why.origin.operation.text == "jnp.exp(x)"
+    assert why.dropped_by.primitive == "select_n"
+    assert "pb.cond(x > 20, lambda x: x, " in why.cures[0].text
+    check_cures(why, np.array([0.5, 1.0]))
+
+
+def test_a_dtype_among_the_arguments_is_no_number():
+    why = explain_nan(lambda x, dtype: logarithm(x).astype(dtype), jnp.zeros(2), jnp.float32)
+    assert why.origin.operation.primitive == "log"
+
+
 def jax_20601(beta, x):
     # when x is nan, beta * x will be nan
     return lax.select(False, beta * x, 1.0)
