@@ -62,7 +62,8 @@ def take(
     Raises:
         IndexOutOfBoundsError: the mode is "error" and an index is out of range, or the axis
             has size 0 and there are indices, except with "fill".
-        ArgumentTypeError: the indices are no integers, or `fill_value` does not fit the dtype.
+        ArgumentTypeError: `x` is no array, the indices are no integers, or `fill_value` does not
+            fit the dtype.
         ArgumentValueError: there is no such axis or mode, or `fill_value` is no single number
             or has no mode "fill" to go with.
 
@@ -79,7 +80,7 @@ def take(
     has no negative indices. The rules are those of `numpy.take`.
     """
     check_mode("pb.take", mode, fill_value)
-    x = jnp.asarray(x)
+    x = as_array("pb.take", x)
     indices = as_indices("pb.take", indices)
     number = _check_axis(axis, x.ndim)
     if axis is None:
@@ -118,6 +119,25 @@ def fill(y: jax.Array, valid: Any, before: int, value: jax.Array) -> jax.Array:
     after = y.ndim - before - np.ndim(valid)
     valid = jnp.reshape(valid, (1,) * before + np.shape(valid) + (1,) * after)
     return jnp.where(valid, y, value)
+
+
+def as_array(where: str, x: Any) -> jax.Array:
+    """Return what is read as an array of JAX.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    try:
+        return jnp.asarray(x)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            explain(
+                where,
+                expected="an array, or lists of numbers",
+                got=f"a {type(x).__name__}",
+                fix="Convert it first, for example with `numpy.asarray(x, float)`.",
+            )
+        ) from error
 
 
 def as_indices(where: str, indices: Any) -> Any:

@@ -392,6 +392,7 @@ def test_a_check_is_no_part_of_the_other_modes():
         ((X, 0), {"axis": True}, pb.ArgumentValueError, "axis=True"),
         ((X, 0), {"axis": 0.0}, pb.ArgumentValueError, r"axis=0\.0"),
         ((1.0, 0), {"axis": 0}, pb.ArgumentValueError, "no axis for a scalar"),
+        (("abc", 0), {}, pb.ArgumentTypeError, "an array, or lists of numbers, got a str"),
         ((X, 0), {"fill_value": 1.0}, pb.ArgumentValueError, 'mode="fill"'),
         ((X, 0), {"mode": "fill", "fill_value": [1.0]}, pb.ArgumentValueError, "single number"),
         ((X, 0), {"mode": "fill", "fill_value": 1j}, pb.ArgumentTypeError, "dtype float32"),
