@@ -184,8 +184,14 @@ def _nearer(far: _Approach, near: _Approach, step: float) -> _Approach:
     def pick(one: np.ndarray, two: np.ndarray) -> np.ndarray:
         return np.where(chosen, two, one)
 
-    slopes = (Slope(*map(pick, one, two)) for one, two in zip(far[:3], near[:3], strict=True))
-    return _Approach(*slopes, *map(pick, far[3:], near[3:]))
+    return _Approach(
+        Slope(*map(pick, far.central, near.central)),
+        Slope(*map(pick, far.right, near.right)),
+        Slope(*map(pick, far.left, near.left)),
+        pick(far.gap, near.gap),
+        pick(far.blurred, near.blurred),
+        pick(far.scale, near.scale),
+    )
 
 
 def two_sided(sample: Sample, origin: np.ndarray, *, eps: float) -> np.ndarray:
