@@ -38,7 +38,9 @@ _STAIRCASE = _ULPS * 2.0**LEVELS
 
 # Samples for the noise are this far apart, and on either side of the point. No binary fractions:
 # those of a round number would be exact.
-_APARTS = (2.0**-12 / np.pi, 2.0**-20 / np.pi, 2.0**-28 / np.pi)
+_APARTS = (2.0**-12 / np.pi, 2.0**-16 / np.pi, 2.0**-20 / np.pi, 2.0**-28 / np.pi)
+# So many last digits of a one, or of the value, can be noise of what it is computed from.
+_GRAIN = 2.0**10
 
 Sample = Callable[[np.ndarray], np.ndarray]
 
@@ -226,7 +228,9 @@ def noise_of(
     High differences of a smooth function vanish, those of noise do not (ECNoise: Moré and Wild,
     SIAM Journal on Scientific Computing 33, 2011). The greater of both sides is taken, and of each
     the median of several orders, so that a kink is not taken for noise; and the least of several
-    distances, because waves that are too fast for one of them look like noise there.
+    distances, because waves that are too fast for one of them look like noise there. But what is
+    small enough for the last digits of a number on the way is noise, although that number stands
+    still over the shorter distances.
 
     Args:
         sample: as for `along`.
@@ -240,7 +244,9 @@ def noise_of(
     """
     with np.errstate(all="ignore"):
         sizes = [_noise_at(sample, apart * smallest) for apart in _APARTS]
-        noise = np.nan_to_num(np.fmin.reduce(sizes), nan=0.0, posinf=0.0)
+        least, grain = np.fmin.reduce(sizes), _GRAIN * eps * np.maximum(np.abs(origin), 1.0)
+        largest = np.fmax.reduce(np.where(np.asarray(sizes) <= grain, sizes, np.nan))
+        noise = np.nan_to_num(np.fmax(least, largest), nan=0.0, posinf=0.0)
         return np.where(noise > 4.0 * eps * np.abs(origin), 8.0 * noise, 0.0)
 
 
