@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
+from ._emit import is_key
 from ._registry import Many, emits
 from ._text import tuple_text, val
 
@@ -104,7 +105,18 @@ def _of_all_lanes(eqn: Any) -> Any:
 def _scan(eqn: Any) -> str:
     p = eqn.params
     m, n = p["num_consts"], p["num_carry"]
+    if p["length"] == 0:
+        # Only the types tell what the results of no steps are.
+        empty = [_nothing(eqn, v.aval) for v in eqn.eqn.outvars[n:]]
+        return Many(tuple_text([*eqn.args[m : m + n], *empty]))
     body = eqn.tuple_function(p["jaxpr"], "step")
     groups = (eqn.args[:m], eqn.args[m : m + n], eqn.args[m + n :])
     length, backwards = val(p["length"]), val(bool(p["reverse"]))
     return Many(eqn.call("scan", body, length, backwards, *map(tuple_text, groups)))
+
+
+def _nothing(eqn: Any, aval: Any) -> str:
+    """Write an array without elements; keys are their words."""
+    if is_key(aval.dtype):
+        aval = jax.eval_shape(jax.random.key_data, aval)
+    return eqn.source.constant(np.zeros(aval.shape, aval.dtype))

@@ -27,9 +27,6 @@ def _dot_general(eqn: Any) -> str:
 def _conv(eqn: Any) -> str:
     p = eqn.params
     numbers, n = p["dimension_numbers"], eqn.ndim()
-    space = n - 2
-    if not 1 <= space <= 3:
-        raise eqn.refuse(f"a convolution over {space} axes", "Julia's NNlib has 1 to 3 of them.")
 
     def bring(spec: Any) -> tuple[int, ...]:
         # JAX's spec is (batch, channel, space...), for kernels (out, in, space...).
@@ -37,7 +34,7 @@ def _conv(eqn: Any) -> str:
 
     back = bring(numbers.out_spec)
     inverse = tuple(back.index(d) + 1 for d in range(1, n + 1))
-    low, high = zip(*p["padding"], strict=True)
+    low, high = ([pair[i] for pair in p["padding"]] for i in (0, 1))
     geometry = {
         "stride": tuple(reversed(p["window_strides"])),
         "low": tuple(reversed(low)),

@@ -422,6 +422,16 @@ def _check_dtype(dtype: Any, eqn: Any) -> None:
     if str(dtype) in JULIA_TYPES or str(dtype) == "key<fry>":
         return
     where = "" if eqn is None else f" in {eqn.primitive.name!r}{_at(user_line(eqn))}"
+    if is_key(dtype):
+        raise LoweringError(
+            explain(
+                "pb.lower",
+                expected="keys of JAX's default generator, threefry2x32",
+                got=f"{dtype}{where}",
+                fix='Make the key by jax.random.key(seed, impl="threefry2x32"): Julia draws the '
+                "numbers of no other generator.",
+            )
+        )
     raise LoweringError(
         explain(
             "pb.lower",

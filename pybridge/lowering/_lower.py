@@ -133,7 +133,8 @@ def lower(f: Callable[..., Any], *args: Any, custom_rules: str = "jax") -> Lower
         LoweringError: the program has an operation that Julia cannot do (the message has its name
             and line), or cannot be traced.
         ArgumentTypeError: an argument is no array or number, or a float64 array while x64 is off.
-        ArgumentValueError: `custom_rules` is neither of the two.
+        ArgumentValueError: `custom_rules` is neither of the two, or an integer is too large for
+            JAX's integers.
 
     Example:
         >>> import jax.numpy as jnp
@@ -268,6 +269,8 @@ def _trace(
         if has_aux:
             out = _checked_aux(out, name)
         outs, tree = jax.tree.flatten(out)
+        for leaf in outs:
+            _check_result(leaf, name)
         trees.append(tree)
         return outs
 
@@ -317,11 +320,29 @@ def _checked_aux(out: Any, name: str) -> Any:
     )
 
 
+def _check_result(leaf: Any, name: str) -> None:
+    """Refuse what is no array or number before JAX does: its advice is on branches."""
+    # The dtypes of keys have no kind.
+    kind = getattr(getattr(leaf, "dtype", None), "kind", "key")
+    arrays = hasattr(leaf, "dtype") and kind not in "OSU"
+    if arrays or isinstance(leaf, bool | int | float | complex) or hasattr(leaf, "__jax_array__"):
+        return
+    raise LoweringError(
+        explain(
+            "pb.lower",
+            expected=f"{name!r} to return arrays and numbers, in tuples, lists and dicts",
+            got=f"a {type(leaf).__module__}.{type(leaf).__qualname__} among its results",
+            fix="Return it from another function, or not at all.",
+        )
+    )
+
+
 def canonical_leaves(leaves: Sequence[Any]) -> list[Any]:
     """Give leaves the dtypes that JAX's tracing gives them.
 
     Raises:
         ArgumentTypeError: a leaf is no array or number, or a float64 array while x64 is off.
+        ArgumentValueError: an integer is too large.
     """
     return [_canonical(leaf, i) for i, leaf in enumerate(leaves)]
 
@@ -330,7 +351,7 @@ def _canonical(leaf: Any, i: int) -> Any:
     if isinstance(leaf, jax.Array):
         return jax.random.key_data(leaf) if is_key(leaf.dtype) else leaf
     if type(leaf) in (bool, int, float, complex):
-        return np.asarray(leaf, jax.dtypes.canonicalize_dtype(np.result_type(type(leaf))))[()]
+        return _canonical_number(leaf, i)
     if not isinstance(leaf, np.ndarray | np.generic):
         if hasattr(leaf, "__array__"):
             leaf = np.asarray(leaf)
@@ -357,6 +378,25 @@ def _canonical(leaf: Any, i: int) -> Any:
             )
         )
     return leaf.astype(narrow)
+
+
+def _canonical_number(number: Any, i: int) -> Any:
+    dtype = jax.dtypes.canonicalize_dtype(np.result_type(type(number)))
+    try:
+        return np.asarray(number, dtype)[()]
+    except OverflowError:
+        # Turning on x64 does not help where int64 is too small as well.
+        wider = -(2**63) <= number < 2**63
+        off = 'Turn on jax.config.update("jax_enable_x64", True), or pass'
+        raise ArgumentValueError(
+            explain(
+                "pb.lower",
+                expected=f"an integer that fits {dtype} for argument leaf {i}"
+                + (", since x64 is off" if wider else ""),
+                got=f"{number}",
+                fix=f"{off if wider else 'Pass'} a float.",
+            )
+        ) from None
 
 
 def _key_impl(leaf: Any) -> Any:

@@ -155,6 +155,7 @@ SMOOTH = {
     "reduce_sum of all": (lambda x: x.sum(), CUBE),
     "reduce_prod": (lambda x: jnp.prod(x, 1), CUBE),
     "reduce_prod with a zero": (jnp.prod, np.array([2.0, 0.0, 3.0], np.float32)),
+    "reduce_prod of nothing": (lambda x: (x.prod(), x.prod(0)), np.zeros((0, 3), np.float32)),
     "reduce_max": (lambda x: jnp.max(x, (0, 2)), CUBE),
     "reduce_max of all": (jnp.max, CUBE),
     "reduce_min": (lambda x: jnp.min(x, 1), CUBE),
@@ -284,6 +285,34 @@ SMOOTH = {
         f32(4, 3, 5, 5),
         f32(4, 3, 2, 2),
     ),
+    "conv over no axis": (
+        lambda x, w: lax.conv_general_dilated(x, w, (), (), feature_group_count=2),
+        f32(2, 4),
+        f32(6, 2),
+    ),
+    "conv over four axes": (
+        lambda x, w: lax.conv_general_dilated(
+            x,
+            w,
+            (1, 2, 1, 1),
+            ((1, 0), (0, 2), (-1, 1), (0, 0)),
+            (1, 2, 1, 1),
+            (2, 1, 1, 1),
+            feature_group_count=2,
+        ),
+        f32(2, 4, 3, 3, 3, 2),
+        f32(2, 2, 2, 2, 2, 1),
+    ),
+    "conv of an empty batch": (
+        lambda x, w: lax.conv(x, w, (1,), "SAME"),
+        np.zeros((0, 2, 5), np.float32),
+        f32(3, 2, 2),
+    ),
+    "conv by a kernel that is too long": (
+        lambda x, w: lax.conv(x, w, (1,), "VALID"),
+        f32(1, 1, 2),
+        f32(1, 1, 3),
+    ),
     # Fourier transforms
     "fft": (lambda x, y: _parts(jnp.fft.fft2(lax.complex(x, y))), CUBE, f32(2, 3, 4)),
     "ifft": (lambda x, y: _parts(jnp.fft.ifft(lax.complex(x, y), axis=0)), X, Y),
@@ -310,6 +339,14 @@ SMOOTH = {
         f32(3),
         f32(4, 3),
         np.float32(0.5),
+    ),
+    "scan of no steps": (
+        lambda x: (
+            lax.map(lambda t: t * 2, x[:0]),
+            lax.scan(lambda c, _: (c, (c[0], c * 2)), x, None, length=0),
+            lax.scan(lambda c, k: (c, k), x, jax.random.split(jax.random.key(1), 3)[:0])[0],
+        ),
+        f32(3),
     ),
     "vmap of while": (
         jax.vmap(
@@ -427,6 +464,49 @@ DISCRETE = {
         ),
         np.array([5, -5, 5, -5, 5, -5, 1], np.int32),
         np.array([1, 1, 31, 31, 32, 33, 0], np.int32),
+    ),
+    "shifts of unsigned integers": (
+        lambda x, y: (
+            lax.shift_right_logical(x, y),
+            lax.shift_right_arithmetic(x, y),
+            lax.shift_right_arithmetic(
+                x.astype(jnp.uint32) << jnp.uint32(24), y.astype(jnp.uint32)
+            ),
+        ),
+        np.array([200, 255, 100, 200, 255, 100], np.uint8),
+        np.array([1, 1, 1, 8, 9, 40], np.uint8),
+    ),
+    "reduced precision": (
+        # Every number of half precision; below the normal ones too.
+        lambda x, y: (
+            *(lax.reduce_precision(x, e, m) for e, m in ((5, 3), (4, 3), (8, 7), (5, 0))),
+            *(lax.reduce_precision(y, e, m) for e, m in ((8, 10), (5, 10), (8, 0))),
+        ),
+        np.arange(2**16, dtype=np.uint16).view(np.float16),
+        np.append(SPECIAL, np.float32([1e-40, 3.4e38, 1.0009766, 65520])),
+    ),
+    "a running sum of the logarithm -0": (
+        lambda x: 1 / lax.cumlogsumexp(x),
+        np.array([-0.0], np.float32),
+    ),
+    "convolutions that overflow": (
+        lambda *xs: [
+            lax.conv_general_dilated(
+                x, x[:, :2], (2, 1), ((1, 2), (-1, 3)), (1, 2), (2, 1), feature_group_count=2
+            )
+            for x in xs
+        ],
+        *(
+            ints(4, 4, 5, 3, low=np.iinfo(t).min, high=np.iinfo(t).max, dtype=t)
+            for t in (np.int8, np.uint16, np.int32, np.uint32)
+        ),
+    ),
+    "a convolution of bytes in a wider type": (
+        lambda x, w: lax.conv_general_dilated(
+            x, w, (1,), "SAME", batch_group_count=2, preferred_element_type=jnp.int32
+        ),
+        ints(4, 2, 5, low=-128, high=128, dtype=np.int8),
+        ints(4, 2, 3, low=-128, high=128, dtype=np.int8),
     ),
     "logic": (lambda x, y: (x & y, x | y, x ^ y, ~x), ints(6) > 0, ints(6) > 0),
     "any, all and parity": (

@@ -164,3 +164,21 @@ def test_a_nan_in_a_window_gives_its_derivative_to_the_element_that_jax_chooses(
     (want,) = jax.vjp(f, x)[1](jnp.ones_like(f(x)))
     (got,) = pb.vjp(f, x, backend="zygote")[1](jnp.ones_like(f(x)))
     np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
+
+
+@pytest.mark.parametrize(
+    ("f", "args", "error", "text"),
+    [
+        (lambda x: x, (2**40,), pb.ArgumentValueError, "fits int32 for argument leaf 0"),
+        (lambda x: (x, "a"), (1.0,), pb.LoweringError, "a builtins.str among its results"),
+        (
+            lambda key: jax.random.uniform(key, (3,)),
+            (jax.random.key(0, impl="rbg"),),
+            pb.LoweringError,
+            'impl="threefry2x32"',
+        ),
+    ],
+)
+def test_what_julia_does_not_have_is_refused_with_a_remedy(f, args, error, text):
+    with pytest.raises(error, match=text):
+        lower(f, *args)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from lowering_checks import doubles
 from scipy import special
 
 import pybridge as pb
@@ -158,6 +159,49 @@ def test_reductions_keep_the_order_of_a_product_that_has_one():
     for k in range(5):
         a, b = compose((a, b), (x[:, k].astype(float), x[:, k].astype(float) + 1))
     close(lower(reduced, x, x + 1)(x, x + 1)[1], b, rtol=1e-4, atol=1e-5)
+
+
+def test_integers_of_64_bits_wrap_around():
+    numbers = RNG.integers(-(2**63), 2**63 - 1, (2, 2, 6))
+
+    def f(x, y):
+        widths = jnp.broadcast_to(jnp.uint64([1, 63, 64, 2, 0, 70]), y.shape)
+        shifted = lax.shift_right_arithmetic(y, widths)
+        return [lax.conv(n, n[..., :3], (1,), "SAME") for n in (x, y)], shifted
+
+    args = numbers, numbers.view(np.uint64)
+    with doubles():
+        got = jax.tree.leaves(lower(f, *args)(*args))
+        want = jax.tree.leaves(f(*map(jnp.asarray, args)))
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+def test_sums_of_many_numbers_are_right(compiling_system):
+    many = jnp.full((100_000, 3), 0.1)
+
+    def f(x):
+        sums = many.sum(0) + (many * x).sum(0) + jnp.cumsum(many[:, 0] * x[0])[-1]
+        return sums.sum() + (many * x[1]).sum()
+
+    value, slope = pb.value_and_grad(f, backend=compiling_system)(jnp.ones(3))
+    close(value, 120_000, rtol=1e-6)
+    close(slope, [4e4, 4e4, 1e4], rtol=1e-6)
+
+
+def test_sums_of_half_precision_are_those_of_single(compiling_system):
+    v = jnp.full(2000, 0.1, jnp.float16)
+    k = jnp.full((1, 8, 48), 0.1, jnp.float16)
+
+    def f(v, k):
+        sums = jnp.stack([v @ v, jnp.cumsum(v)[-1], lax.conv(k, k, (1,), "VALID")[0, 0, 0]])
+        return sums.astype(jnp.float32).sum()
+
+    (value, slopes) = pb.value_and_grad(f, (0, 1), backend=compiling_system)(v, k)
+    tenth = float(v[0])
+    close(value, 2000 * tenth * (tenth + 1) + 384 * tenth**2, rtol=4e-4)
+    close(slopes[0], np.full(2000, 1 + 2 * tenth, np.float16), rtol=1e-3)
+    close(slopes[1], np.full(k.shape, 2 * tenth, np.float16), rtol=1e-3)
 
 
 def test_select_and_scatter_takes_any_functions():

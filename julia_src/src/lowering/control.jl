@@ -6,7 +6,8 @@
     scan(body, Val(length), Val(backwards), consts, carry, xs)
 
 Run `body(consts..., carry..., slices...)` for each slice along the last axis of `xs`; it
-returns the next carry and a slice of each result. Returns both, as one tuple.
+returns the next carry and a slice of each result. Returns both, as one tuple. There is at
+least one slice.
 """
 function scan(
     body, ::Val{len}, ::Val{backwards}, consts::Tuple, carry::Tuple, xs::Tuple
@@ -16,7 +17,6 @@ function scan(
         out = body(consts..., carry..., map(x -> Lax.row(x, i), xs)...)
         carry, results[i] = split_after(out, Val(length(carry)))
     end
-    len == 0 && return carry
     return (carry..., map((rows...) -> Lax.stack(rows...), results...)...)
 end
 register(:scan, scan)
@@ -36,7 +36,7 @@ function ChainRulesCore.rrule(
             map(x -> forward(Primitive{:row}(), settled(x), i), xs)...)
         carry, results[i] = split_after(out, n)
     end
-    ys = len == 0 ? () : map((rows...) -> stacked(rows), results...)
+    ys = map((rows...) -> stacked(rows), results...)
     function scan_pullback(ȳ)
         ȳs = parts_of(unthunk(ȳ), length(carry) + length(ys))
         carried, given = split_after(ȳs, n)

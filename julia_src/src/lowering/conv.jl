@@ -1,4 +1,5 @@
-# Convolutions, by NNlib: JAX's order (N, C, H, W) is (W, H, C, N) here, which is NNlib's.
+# Convolutions: JAX's order (N, C, H, W) is (W, H, C, N) here, which is NNlib's. NNlib takes
+# those of floats over one to three axes; the others are products of matrices.
 
 """
     conv_general_dilated(x, w, Val(g), Val(T))
@@ -18,25 +19,36 @@ end
 
 # --- in NNlib's order -------------------------------------------------------------------
 
-# NNlib has no dilation of the input and no negative padding: `pad` does both. It knows up
-# to three axes of space, and here at least one.
 function canonical_conv(X, W, g)
     g.batches == 1 || return batch_groups(X, W, g)
-    prepared, padding = prepare(X, g)
-    return conv_arrays(prepared, W, conv_geometry(size(prepared), size(W), g, padding))
+    prepared, dims = prepare(X, W, g)
+    return conv_arrays(prepared, W, dims)
 end
 
-function prepare(X, g)
-    simple = all(==(1), g.base) && all(>=(0), g.low) && all(>=(0), g.high)
-    simple && return X, pairs_of(g.low, g.high)
-    low, high, interior = (g.low..., 0, 0), (g.high..., 0, 0), (g.base .- 1..., 0, 0)
-    return padded(X, zero(eltype(X)), low, high, interior),
-        pairs_of(map(zero, g.low), map(zero, g.high))
+# What NNlib cannot do with the input `pad` does: dilation and negative padding.
+function prepare(X, W, g)
+    undilated = all(==(1), g.base)
+    if !nnlib_takes(X, W, g)
+        prepared = undilated && all(==(0), (g.low..., g.high...)) ? X : spread(X, g)
+        return prepared, direct_dims(size(prepared), size(W), g)
+    end
+    simple = undilated && all(>=(0), (g.low..., g.high...))
+    prepared = simple ? X : spread(X, g)
+    padding = simple ? Tuple(Iterators.flatten(zip(g.low, g.high))) : 0
+    return prepared, NNlib.DenseConvDims(size(prepared), size(W); padding, g.stride,
+        g.dilation, g.groups, flipkernel=true)
 end
-pairs_of(low, high) = Tuple(Iterators.flatten(zip(low, high)))
+spread(X, g) = padded(
+    X, zero(eltype(X)), (g.low..., 0, 0), (g.high..., 0, 0), (g.base .- 1..., 0, 0))
 
-conv_geometry(x_size, w_size, g, padding) = NNlib.DenseConvDims(x_size, w_size;
-    stride=g.stride, padding, dilation=g.dilation, groups=g.groups, flipkernel=true)
+# It knows no integers, which wrap around, and no arrays without elements.
+function nnlib_takes(X, W, g)
+    1 <= length(g.stride) <= 3 && !(eltype(X) <: Integer) || return false
+    counts = map(window_count, space_of(X, g), space_of(W, g), g.stride, g.low, g.high,
+        g.base, g.dilation)
+    return !isempty(X) && !isempty(W) && all(>(0), counts)
+end
+space_of(x, g) = ntuple(d -> size(x, d), length(g.stride))
 
 # One group of the batch for each group of the kernels; the results are channels.
 function batch_groups(X, W, g)
@@ -49,9 +61,14 @@ function batch_groups(X, W, g)
 end
 last_axis(x, range) = collect(selectdim(x, ndims(x), range))
 
-conv_arrays(X, W, dims) = NNlib.conv(X, W, dims)
-conv_arrays(X::AbstractArray{<:Integer}, W::AbstractArray{<:Integer}, dims) =
-    round.(promote_type(eltype(X), eltype(W)), NNlib.conv(Float64.(X), Float64.(W), dims))
+# The extension for dual numbers has methods of these three.
+conv_arrays(X, W, dims) = in_single((X, W) -> convolve(dims, X, W), X, W)
+conv_filter(X, Ȳ, dims) = in_single((X, Ȳ) -> pull_filter(dims, X, Ȳ), X, Ȳ)
+conv_data(Ȳ, W, dims) = in_single((Ȳ, W) -> pull_data(dims, Ȳ, W), Ȳ, W)
+
+convolve(dims::NNlib.DenseConvDims, X, W) = NNlib.conv(X, W, dims)
+pull_filter(dims::NNlib.DenseConvDims, X, Ȳ) = NNlib.∇conv_filter(X, Ȳ, dims)
+pull_data(dims::NNlib.DenseConvDims, Ȳ, W) = NNlib.∇conv_data(Ȳ, W, dims)
 
 function pull(
     ::Primitive{:conv_general_dilated}, ::Val{i}, ȳ, y, x, w, ::Val{g}, T
@@ -64,8 +81,7 @@ end
 
 function pull_conv(::Val{i}, Ȳ, X, W, g) where {i}
     g.batches == 1 || return pull_groups(Val(i), Ȳ, X, W, g)
-    prepared, padding = prepare(X, g)
-    dims = conv_geometry(size(prepared), size(W), g, padding)
+    prepared, dims = prepare(X, W, g)
     i == 2 && return conv_filter(prepared, Ȳ, dims)
     X̄ = conv_data(Ȳ, W, dims)
     prepared === X && return X̄
@@ -75,8 +91,6 @@ function pull_conv(::Val{i}, Ȳ, X, W, g) where {i}
     out[from...] = X̄[to...]
     return out
 end
-conv_filter(X, Ȳ, dims) = NNlib.∇conv_filter(X, Ȳ, dims)
-conv_data(Ȳ, W, dims) = NNlib.∇conv_data(Ȳ, W, dims)
 
 function pull_groups(::Val{i}, Ȳ, X, W, g) where {i}
     one = merge(g, (; batches=1))
@@ -87,4 +101,77 @@ function pull_groups(::Val{i}, Ȳ, X, W, g) where {i}
         pull_conv(Val(i), ȳ, x, w, one)
     end
     return cat(parts...; dims=ndims(X))
+end
+
+# --- as products of matrices ------------------------------------------------------------
+
+"A convolution without padding: which element each place of the kernel meets."
+struct DirectDims{X,W,Y}
+    x_size::X
+    w_size::W
+    counts::Y
+    places::Matrix{Int}
+    groups::Int
+end
+
+function direct_dims(x_size, w_size, g)
+    n = length(g.stride)
+    space, kernel = x_size[1:n], w_size[1:n]
+    counts = map(space, kernel, g.stride, g.dilation) do size, width, stride, dilation
+        window_count(size, width, stride, 0, 0, 1, dilation)
+    end
+    numbers = LinearIndices(space)
+    places = Matrix{Int}(undef, prod(kernel), prod(counts))
+    for (o, result) in enumerate(CartesianIndices(counts))
+        for (k, place) in enumerate(CartesianIndices(kernel))
+            at = (Tuple(result) .- 1) .* g.stride .+ (Tuple(place) .- 1) .* g.dilation .+ 1
+            places[k, o] = numbers[at...]
+        end
+    end
+    return DirectDims(x_size, w_size, counts, places, g.groups)
+end
+
+# The lengths of the product: results and batch, kernel and channels in, channels out; the
+# last two in each group.
+function lengths(d::DirectDims)
+    channels_in, channels_out = d.w_size[end-1:end]
+    kernel, results = size(d.places)
+    return results * d.x_size[end], kernel * channels_in, Base.div(channels_out, d.groups)
+end
+
+# A matrix of each group: the elements that results meet, the kernels, the results.
+function met(d::DirectDims, X)
+    elements = Base.reshape(X, prod(d.x_size[1:end-2]), d.x_size[end-1:end]...)
+    rows, columns, _ = lengths(d)
+    return Base.reshape(
+        permutedims(elements[d.places, :, :], (2, 4, 1, 3)), rows, columns, d.groups)
+end
+function kernels(d::DirectDims, W)
+    _, columns, outs = lengths(d)
+    return Base.reshape(W, columns, outs, d.groups)
+end
+function results(d::DirectDims, Y)
+    rows, _, outs = lengths(d)
+    merged = Base.reshape(Y, size(d.places, 2), d.w_size[end], d.x_size[end])
+    return Base.reshape(permutedims(merged, (1, 3, 2)), rows, outs, d.groups)
+end
+
+function convolve(d::DirectDims, X, W)
+    Y = batched(met(d, X), kernels(d, W))
+    split = Base.reshape(Y, size(d.places, 2), d.x_size[end], d.w_size[end])
+    return Base.reshape(
+        permutedims(split, (1, 3, 2)), d.counts..., d.w_size[end], d.x_size[end])
+end
+pull_filter(d::DirectDims, X, Ȳ) =
+    Base.reshape(batched(adjoint_of(met(d, X)), results(d, Ȳ)), d.w_size)
+function pull_data(d::DirectDims, Ȳ, W)
+    x̄s = batched(results(d, Ȳ), adjoint_of(kernels(d, W)))
+    kernel, count = size(d.places)
+    channels, batch = d.x_size[end-1:end]
+    x̄s = permutedims(Base.reshape(x̄s, count, batch, kernel, channels), (3, 1, 4, 2))
+    X̄ = zeros(eltype(x̄s), prod(d.x_size[1:end-2]), channels, batch)
+    for n in 1:batch, c in 1:channels, (i, place) in pairs(IndexCartesian(), d.places)
+        X̄[place, c, n] += x̄s[i, c, n]
+    end
+    return Base.reshape(X̄, d.x_size)
 end

@@ -37,6 +37,27 @@ end
 # method for them in the extension.
 @inline float_like(::Type{T}, v) where {T} = convert(T, v)
 
+# Sums are taken in a wider type than their numbers have: rounded to that at each step, they
+# are as far off as there are numbers.
+summing_type(::Type{T}) where {T} = T
+summing_type(::Type{Float16}) = Float32
+summing_type(::Type{Float32}) = Float64
+real_type(x) = PyBridge.primal_type(real(eltype(x)))
+
+"Convert the parts of a number: of a complex one both, of a dual one all."
+struct PartsIn{R} <: Function end
+@inline (::PartsIn{R})(v) where {R} = as_type(R, v)
+@inline (f::PartsIn)(v::Complex) = Base.complex(f(Base.real(v)), f(Base.imag(v)))
+in_type(::Type{R}, x) where {R} = real_type(x) === R ? x : broadcast(PartsIn{R}(), x)
+
+"Call a product with numbers of single precision in place of half precision."
+function in_single(f, a, b)
+    R = promote_type(real_type(a), real_type(b))
+    real_type(a) === Float16 || real_type(b) === Float16 || return f(a, b)
+    return in_type(R, f(in_type(promote_type(R, Float32), a),
+        in_type(promote_type(R, Float32), b)))
+end
+
 @discrete bitcast_convert_type(x, ::Val{T}) where {T} = bits_as(T, x)
 
 bits_as(::Type{T}, x::Number) where {T} =
@@ -54,11 +75,20 @@ pull(::Primitive{:reduce_precision}, ::Val{1}, ȳ, y, x, ::Val{e}, ::Val{m}) whe
     forward(Primitive{:reduce_precision}(), ȳ, Val(e), Val(m))
 
 rounded(v, exponent, mantissa) = v
-function rounded(v::T, exponent, mantissa) where {T<:Union{Float32,Float64}}
-    (isfinite(v) && !iszero(v)) || return v
-    significant = mantissa >= Base.significand_bits(T) ? v :
-        round(v, RoundNearest; base=2, sigdigits=mantissa + 1)
-    bias = 2^(exponent - 1) - 1
-    Base.exponent(significant) > bias && return copysign(T(Inf), v)
-    return Base.exponent(significant) < 1 - bias ? copysign(zero(T), v) : significant
+# On the bits: numbers below the normal ones stay while the exponent is the type's own.
+function rounded(v::T, exponent, mantissa) where {T<:Union{Float16,Float32,Float64}}
+    isnan(v) && return v
+    bits = reinterpret(Unsigned, v)
+    dropped = Base.significand_bits(T) - mantissa
+    if dropped > 0
+        half, unit = one(bits) << (dropped - 1), one(bits) << dropped
+        to_even = (bits >> dropped) & one(bits)
+        bits = (bits + (half - one(bits)) + to_even) & ~(unit - one(bits))
+    end
+    significant = reinterpret(T, bits)
+    exponent >= Base.exponent_bits(T) && return significant
+    raw = (bits & Base.exponent_mask(T)) >> Base.significand_bits(T)
+    place, bias = Int(raw) - Base.exponent_bias(T), 2^(exponent - 1) - 1
+    place > bias && return copysign(T(Inf), v)
+    return place < 1 - bias ? copysign(zero(T), v) : significant
 end

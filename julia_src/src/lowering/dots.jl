@@ -39,7 +39,8 @@ function as_matrices(x, first, second, batch)
         Base.reshape(moved, rows, columns, prod(sizes(x, batch)))
 end
 
-product(b, a) = ndims(b) == 2 ? b * a : batched(b, a)
+product(b, a) = in_single(plain_product, b, a)
+plain_product(b, a) = ndims(b) == 2 ? b * a : batched(b, a)
 batched(b, a) = NNlib.batched_mul(b, a)
 function batched(b::AbstractArray{S,3}, a::AbstractArray{T,3}) where {S<:Integer,T<:Integer}
     y = Array{promote_type(S, T)}(undef, size(b, 1), size(a, 2), size(b, 3))

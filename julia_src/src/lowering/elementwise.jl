@@ -68,11 +68,11 @@ struct Steeper{name,i} <: Function end
 end
 
 "Sum a cotangent over the axes along which its argument was repeated."
-unbroadcast(x::Number, x̄) = real_like(x, sum(x̄))
+unbroadcast(x::Number, x̄) = real_like(x, add_up(x̄))
 function unbroadcast(x::AbstractArray, x̄)
     size(x) == size(x̄) && return real_like(x, x̄)
     repeated = Tuple(filter(d -> size(x, d) != size(x̄, d), 1:ndims(x̄)))
-    return real_like(x, sum(x̄; dims=repeated))
+    return real_like(x, added(x̄, repeated))
 end
 
 real_like(x, x̄) = eltype(x) <: Real && eltype(x̄) <: Complex ? real.(x̄) : x̄
@@ -232,14 +232,15 @@ end
 @piecewise not(x) = ~x
 @piecewise shift_left(x, y) = in_range(x, y) ? x << unsigned(y) : zero(x)
 @piecewise shift_right_logical(x, y) = in_range(x, y) ? x >>> unsigned(y) : zero(x)
-@piecewise shift_right_arithmetic(x, y) =
-    in_range(x, y) ? x >> unsigned(y) : x < 0 ? -one(x) : zero(x)
+# By the sign bit, which unsigned numbers have as well.
+@piecewise shift_right_arithmetic(x, y) = shifted(signed(x), y) % typeof(x)
 @piecewise population_count(x) = oftype(x, count_ones(x))
 @piecewise clz(x) = oftype(x, leading_zeros(x))
 
 # The upper half of the product.
 @piecewise mulhi(x, y) = (widemul(x, y) >> (8 * sizeof(x))) % typeof(x)
 
+@inline shifted(x, y) = in_range(x, y) ? x >> unsigned(y) : x < 0 ? -one(x) : zero(x)
 @inline in_range(x, y) = (y >= 0) & (y < 8 * sizeof(x))
 
 # --- complex numbers ----------------------------------------------------------------------

@@ -24,11 +24,14 @@ function summed(x, ::Val{dims}) where {dims}
     return dropped(added(x, dims), x, Val(dims))
 end
 # Julia's sums of small integers and Booleans are Ints; JAX keeps the type.
-add_up(x) = sum(x)
 add_up(x::AbstractArray{T}) where {T<:Integer} = reduce(wrapping, x; init=zero(T))
-added(x, dims) = sum(x; dims)
 added(x::AbstractArray{T}, dims) where {T<:Integer} =
     reduce(wrapping, x; dims, init=zero(T))
+# Floats are added in a wider type.
+add_up(x) = isempty(x) ? zero(eltype(x)) : summed_in(summing_type(real_type(x)), x)
+added(x, dims) = summed_in(summing_type(real_type(x)), x; dims)
+summed_in(::Type{S}, x; dims...) where {S} =
+    in_type(real_type(x), sum(PartsIn{S}(), x; dims...))
 wrapping(a::T, b::T) where {T} = a + b
 wrapping(a::Bool, b::Bool) = a | b
 
@@ -95,7 +98,8 @@ function pull(::Primitive{:reduce_prod}, ::Val{1}, ȳ, y, x, ::Val{dims}) where 
     isempty(dims) && return ȳ
     rest = other_axes(dims, ndims(x))
     order = (dims..., rest...)
-    columns = Base.reshape(permutedims(x, order), prod(d -> size(x, d), dims; init=1), :)
+    count(axes) = prod(d -> size(x, d), axes; init=1)
+    columns = Base.reshape(permutedims(x, order), count(dims), count(rest))
     others = similar(columns)
     for column in axes(columns, 2)
         before = one(eltype(x))

@@ -150,7 +150,7 @@ function pull(
     _, to = padded_places(size(x), size(y), low, interior)
     outside = copy(ȳ)
     outside[to...] .= 0
-    return sum(outside)
+    return add_up(outside)
 end
 
 """
