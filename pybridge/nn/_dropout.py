@@ -36,8 +36,9 @@ class Dropout(Layer):
         any shape, inexact dtype. `apply` needs `key=` in training, unless p is 0.
 
     Raises:
+        ArgumentTypeError: `p` is no number; `dims` are no integers; `key` is not one key.
         ArgumentValueError: `p` is outside of [0, 1]; no key in training; `dims` names an
-            axis that the input does not have.
+            axis that the input does not have, or one twice.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -61,8 +62,7 @@ class Dropout(Layer):
 
     def __post_init__(self) -> None:
         """Check the configuration."""
-        dims = tuple(self.dims) if isinstance(self.dims, list) else self.dims
-        settle(self, p=_probability("Dropout", self.p), dims=dims)
+        settle(self, p=_probability("Dropout", self.p), dims=_axes(self.dims))
 
     def forward(self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode) -> tuple[Any, Any]:
         """Drop in training."""
@@ -92,6 +92,7 @@ class AlphaDropout(Layer):
         any shape, inexact dtype. `apply` needs `key=` in training, unless p is 0.
 
     Raises:
+        ArgumentTypeError: `p` is no number; `key` is not one key.
         ArgumentValueError: `p` is outside of [0, 1]; no key in training.
 
     Example:
@@ -143,7 +144,9 @@ def _same(x: Any) -> Any:
 
 
 def _probability(where: str, p: Any) -> float:
-    if isinstance(p, Tracer) or not isinstance(p, int | float | np.number | np.ndarray):
+    number = not isinstance(p, Tracer) and isinstance(p, int | float | np.number | np.ndarray)
+    # True is 1 in Python, and here a mistake.
+    if not number or np.ndim(p) != 0 or np.asarray(p).dtype.kind not in "iuf":
         raise ArgumentTypeError(
             explain(
                 where,
@@ -164,9 +167,39 @@ def _probability(where: str, p: Any) -> float:
     return float(p)
 
 
+def _axes(dims: Any) -> Any:
+    """Return axes as an integer or a tuple of integers."""
+    if dims is None:
+        return None
+    many = isinstance(dims, list | tuple)
+    axes = tuple(dims) if many else (dims,)
+    if not all(isinstance(d, int | np.integer) and not isinstance(d, bool) for d in axes):
+        raise ArgumentTypeError(
+            explain(
+                "Dropout",
+                expected="an integer or a tuple of integers as dims",
+                got=repr(dims),
+                fix="dims are the axes along which the mask varies.",
+            )
+        )
+    axes = tuple(map(int, axes))
+    return axes if many else axes[0]
+
+
 def _checked(where: str, p: float, x: Any, key: Any, mode: Mode) -> tuple[jax.Array, Mode]:
     """Return the input as an array, and the mode; refuse training without a key."""
     x = real_input(where, x)
+    if key is not None and not _is_one_key(key):
+        shape = f" of the shape {key.shape}" if hasattr(key, "shape") else ""
+        raise ArgumentTypeError(
+            explain(
+                f"{where}.apply",
+                expected="one key of JAX's as key",
+                got=f"a {type(key).__name__}{shape}",
+                fix="Pass `key=jax.random.key(...)`; where there is a key for each of several "
+                "inputs, use jax.vmap.",
+            )
+        )
     if key is None and p > 0:
         mode = mode.refuse_training(
             ArgumentValueError(
@@ -180,6 +213,16 @@ def _checked(where: str, p: float, x: Any, key: Any, mode: Mode) -> tuple[jax.Ar
             )
         )
     return x, mode
+
+
+def _is_one_key(key: Any) -> bool:
+    """Tell keys, typed or as words, from other values and from several keys."""
+    if not jnp.issubdtype(getattr(key, "dtype", np.dtype(object)), jax.dtypes.prng_key):
+        try:
+            key = jax.random.wrap_key_data(key)
+        except (TypeError, ValueError):
+            return False
+    return key.shape == ()
 
 
 def _mask_shape(shape: tuple[int, ...], dims: Any) -> tuple[int, ...]:
@@ -197,4 +240,13 @@ def _mask_shape(shape: tuple[int, ...], dims: Any) -> tuple[int, ...]:
             )
         )
     varying = {axis % len(shape) for axis in axes}
+    if len(varying) < len(axes):
+        raise ArgumentValueError(
+            explain(
+                "Dropout.apply",
+                expected="each axis once in dims",
+                got=f"dims = {axes} for an input with {len(shape)} axes",
+                fix="Axes from the end count from -1.",
+            )
+        )
     return tuple(size if axis in varying else 1 for axis, size in enumerate(shape))

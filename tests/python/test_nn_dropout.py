@@ -111,7 +111,7 @@ def test_other_probabilities_are_refused(kind, p):
 
 
 @pytest.mark.parametrize("kind", [nn.Dropout, nn.AlphaDropout])
-@pytest.mark.parametrize("p", ["0.5", None, [0.5]])
+@pytest.mark.parametrize("p", ["0.5", None, [0.5], True, np.True_, np.array([0.5])])
 def test_what_is_no_number_is_refused(kind, p):
     with pytest.raises(pb.ArgumentTypeError, match="a Python number as p"):
         kind(p)
@@ -131,6 +131,24 @@ def test_integers_are_refused(kind):
 def test_dims_that_the_input_lacks_are_refused():
     with pytest.raises(pb.ArgumentValueError, match=r"axes \(2,\) of dims"):
         run(nn.Dropout(0.5, dims=2), jnp.ones((3, 4)))
+
+
+@pytest.mark.parametrize("dims", ["a", 1.5, True, (0, None)])
+def test_dims_that_are_no_integers_are_refused(dims):
+    with pytest.raises(pb.ArgumentTypeError, match="integers as dims"):
+        nn.Dropout(0.5, dims=dims)
+
+
+def test_dims_that_name_an_axis_twice_are_refused():
+    with pytest.raises(pb.ArgumentValueError, match="each axis once"):
+        run(nn.Dropout(0.5, dims=(0, -3)), jnp.ones((3, 4, 5)))
+
+
+@pytest.mark.parametrize("kind", [nn.Dropout, nn.AlphaDropout])
+@pytest.mark.parametrize("key", [5, "a", jnp.ones(2), jnp.uint32(3), jax.random.split(KEY)])
+def test_what_is_not_one_key_is_refused(kind, key):
+    with pytest.raises(pb.ArgumentTypeError, match=f"{kind.__name__}.apply.*one key"):
+        run(kind(0.5), jnp.ones(3), key)
 
 
 def test_nan_and_inf_pass_where_kept_and_vanish_where_dropped():
