@@ -34,8 +34,9 @@ def grad(
             from `pb.from_julia`.
         argnums: which argument, or arguments, to differentiate, from 0.
         backend: `"jax"`, `"finite"`, `"zygote"`, `"forwarddiff"`, `"tracker"` or `"yota"`. For a
-            function from `pb.from_julia`, `"jax"` means the system in its `ad`. A Python function
-            on one of Julia's systems is lowered to Julia first, see `pb.lower`.
+            function from `pb.from_julia`, `"jax"` means the system in its `ad`, asked for the
+            function itself: rules in `vjp=` and `jvp=` are for `jax.grad`. A Python function on
+            one of Julia's systems is lowered to Julia first, see `pb.lower`.
         has_aux: whether `f` returns `(value, aux)`; then so does the gradient function, with
             the gradient in place of the value.
 

@@ -135,9 +135,9 @@ end
 function PyBridge.jacobian(b::ForwardDiffBackend, f, args::Tuple, argnums::Val)
     g, selected = PyBridge.with_arguments(f, args, argnums)
     check_real(b, selected)
-    y = f(args...)
+    y = PyBridge.plain(f(args...))
     J = ForwardDiff.jacobian(PyBridge.ravel(selected)) do v
-        PyBridge.ravel(g(PyBridge.unravel(selected, v)...))
+        PyBridge.ravel(PyBridge.plain(g(PyBridge.unravel(selected, v)...)))
     end
     return y, J
 end
@@ -152,7 +152,7 @@ end
 
 function check_real(b, args)
     any(x -> eltype(x) <: Complex, PyBridge.leaves(args)) && PyBridge.refuse(
-        b, "derivatives with respect to complex numbers", "Use backend=\"zygote\" or \"jax\".")
+        b, "derivatives with respect to complex numbers", PyBridge.COMPLEX_ADVICE)
     return nothing
 end
 

@@ -38,7 +38,7 @@ function PyBridge.pullback(
     b::TrackerBackend, f, args::Tuple, ::Val{argnums}
 ) where {argnums}
     any(i -> any(is_complex, PyBridge.leaves(args[i])), argnums) && PyBridge.refuse(
-        b, "derivatives with respect to complex numbers", "Use backend=\"zygote\" or \"jax\".")
+        b, "derivatives with respect to complex numbers", PyBridge.COMPLEX_ADVICE)
     params = map(i -> PyBridge.maptree(param, args[i]), argnums)
     places = ntuple(i -> something(findfirst(==(i), argnums), 0), length(args))
     y = f(ntuple(i -> places[i] == 0 ? args[i] : params[places[i]], length(args))...)
@@ -65,7 +65,11 @@ function reset!(x)
 end
 
 backpropagate(y::PyBridge.Branch, ȳ) = foreach(i -> backpropagate(y[i], ȳ[i]), keys(y))
+# Complex numbers are not tracked: the derivative would be zero, without a word.
+backpropagate(::Union{Complex,AbstractArray{<:Complex}}, ȳ) = PyBridge.refuse(
+    TrackerBackend(), "derivatives of complex results", PyBridge.COMPLEX_ADVICE)
 backpropagate(y, ::PyBridge.NoGradient) = nothing
+backpropagate(::Union{Complex,AbstractArray{<:Complex}}, ::PyBridge.NoGradient) = nothing
 backpropagate(y::PyBridge.Branch, ::PyBridge.NoGradient) = nothing
 backpropagate(::Nothing, ȳ) = nothing
 # Not the first call may destroy the graph: a Jacobian walks it once for each row.

@@ -83,7 +83,7 @@ function PyBridge.pullback(
 ) where {argnums}
     y, back = Base.invokelatest(value_and_back, f, args...)
     function selected(ȳ)
-        cotangents = Base.invokelatest(back, ȳ)
+        cotangents = Base.invokelatest(back, PyBridge.project(y, ȳ))
         return map(i -> cotangents[i+1], argnums)
     end
     return y, selected

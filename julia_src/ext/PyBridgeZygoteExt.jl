@@ -15,19 +15,38 @@ function PyBridge.pullback(
 ) where {argnums}
     # `Zygote.pullback` computes the cotangents of all arguments; here those that nobody asked
     # for stay thunks. The first cotangent is the function's own.
-    y, back = Zygote._pullback(f, args...)
+    context = Zygote.Context()
+    y, back = Zygote._pullback(context, f, args...)
     function selected(ȳ)
-        x̄s = back(zygote_cotangent(ȳ))
+        x̄s = back(seed!(context, y, ȳ))
         x̄s === nothing && return map(_ -> nothing, argnums)
         return map(i -> Zygote.unthunk_tangent(x̄s[i+1]), argnums)
     end
     return y, selected
 end
 
-# Zygote writes `nothing` where ChainRules writes an AbstractZero.
-zygote_cotangent(ȳ) = ȳ
-zygote_cotangent(::AbstractZero) = nothing
-zygote_cotangent(ȳ::Union{Tuple,NamedTuple}) = map(zygote_cotangent, ȳ)
+# The cotangent of a value as Zygote writes it: `nothing` for an AbstractZero. For what can
+# be mutated, dictionaries too, Zygote reads what its context has of it, where the pullbacks of
+# `d[key]` and `x.field` leave it, and ignores the cotangent that it is given.
+seed!(context, y, ȳ) = ȳ
+seed!(context, y, ::AbstractZero) = nothing
+seed!(context, y::Tuple, ȳ::Tuple) = map((y, ȳ) -> seed!(context, y, ȳ), y, ȳ)
+function seed!(context, y::T, ȳ::NamedTuple{names}) where {T,names}
+    parts = map(name -> seed!(context, getfield(y, name), ȳ[name]), names)
+    fields = NamedTuple{names}(parts)
+    ismutabletype(T) || return fields
+    kept = Zygote.grad_mut(context, y)
+    kept[] = Zygote.accum(kept[], fields)
+    return kept
+end
+function seed!(context, y::AbstractDict, ȳ::NamedTuple)
+    kept = Zygote.grad_mut(context, y)
+    for (key, value) in y
+        part = seed!(context, value, ȳ[Symbol(key)])
+        kept[key] = Zygote.accum(get(kept, key, nothing), part)
+    end
+    return kept
+end
 
 # Forward over reverse, as Zygote.hessian does it, with the ForwardDiff that Zygote brings.
 function PyBridge.hessian(b::ZygoteBackend, f, args::Tuple, argnums::Val)

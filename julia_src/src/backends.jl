@@ -70,6 +70,9 @@ function refuse(b::AbstractBackend, what, instead)
     throw(UnsupportedModeError(b, what, instead))
 end
 
+# Python's `backend="jax"` is no advice: for a Julia function it means the system in its `ad=`.
+const COMPLEX_ADVICE = "Use \"zygote\", as backend= or as ad= of from_julia."
+
 check_scalar(y::Real) = y
 check_scalar(y) = throw(NonScalarError(describe_value(y)))
 describe_value(y::AbstractArray) = "an array of size $(size(y))"
@@ -94,7 +97,7 @@ Push tangents forward through `f` at `args`.
 """
 function pushforward(b::AbstractBackend, f, args, tangents)
     refuse(b, "forward mode; it has reverse mode only",
-        "Use backend=\"forwarddiff\" or \"jax\".")
+        "Use backend=\"forwarddiff\". jax.jvp works with every system.")
 end
 
 """
@@ -148,6 +151,7 @@ row; forward-mode systems have a method of their own.
 """
 function jacobian(b::AbstractBackend, f, args, argnums)
     y, back = pullback(b, f, args, argnums)
+    y = plain(y)
     rows = map(basis(y)) do ȳ
         ravel(gradients(args, argnums, back(ȳ)))
     end
@@ -171,5 +175,6 @@ end
 Hessian of a scalar function as a matrix over the elements of the arguments in `argnums`.
 """
 function hessian(b::AbstractBackend, f, args, argnums)
-    refuse(b, "second derivatives", "Use backend=\"forwarddiff\", \"zygote\" or \"jax\".")
+    refuse(b, "second derivatives",
+        "Use backend=\"forwarddiff\" or \"zygote\". jax.hessian works with every system.")
 end

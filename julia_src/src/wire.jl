@@ -30,6 +30,21 @@ function Base.showerror(io::IO, e::UnsupportedValueError)
         "ComplexF32 and ComplexF64; convert the value before returning it.")
 end
 
+"""
+    UnsupportedNameError(name)
+
+Thrown when a field or a key of a result has a name that a spec cannot hold.
+"""
+struct UnsupportedNameError <: Exception
+    name::Symbol
+end
+Base.showerror(io::IO, e::UnsupportedNameError) = print(io,
+    "from_julia: expected names of fields and keys without any of `=,(){}:|` and control ",
+    "characters, got ", repr(String(e.name)), ". Rename it in the value that is returned.")
+
+check_name(name) = any(c -> c in "=,(){}:|" || iscntrl(c), String(name)) ?
+    throw(UnsupportedNameError(name)) : nothing
+
 # --- parsing -----------------------------------------------------------------------------
 
 parse_spec(text::AbstractString, reversed::Bool) = first(parse_spec(text, 1, reversed))
@@ -141,6 +156,7 @@ spec_text(::Type{T}) where {T<:Wired} = "$(keys(DTYPES)[dtype_index(T)]):0"
 spec_text(::Type{Array{T,N}}) where {T,N} = "$(keys(DTYPES)[dtype_index(T)]):$N"
 spec_text(::Type{T}) where {T<:Tuple} = string("(", join(map(spec_text, fieldtypes(T)), ","), ")")
 function spec_text(::Type{T}) where {T<:NamedTuple}
+    foreach(check_name, fieldnames(T))
     fields = map((n, t) -> "$n=$(spec_text(t))", fieldnames(T), fieldtypes(T))
     return string("{", join(fields, ","), "}")
 end

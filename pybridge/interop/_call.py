@@ -11,42 +11,89 @@ from jax.core import Tracer
 
 from .._errors import ArgumentTypeError, explain
 from ..julia._ffi import extents, tree_spec
+from ..julia._functions import public
 from ..julia._wire import as_leaf, unholdable
 from . import _batching as _batching  # rules are registered where they are defined
 from . import _lowering as _lowering
+from ._declared import BFLOAT16, check_declared
 from ._primitives import bind
 from ._program import ArrayType, Program
 
 if TYPE_CHECKING:
     from ._from_julia import JuliaFunction
 
-_BFLOAT16 = np.dtype(jnp.bfloat16)
-
 
 def call_traced(function: JuliaFunction, args: tuple[Any, ...]) -> Any:
-    """Apply the call primitive to arguments of which some are tracers."""
+    """Apply the call primitive to arguments of which some are tracers, or on a GPU."""
     leaves, in_tree = jax.tree_util.tree_flatten(args)
     arrays = [_as_array(leaf, i) for i, leaf in enumerate(leaves)]
     # Julia has no arithmetic in bfloat16: it gets float32, and if that was all the precision
     # that there was, the results go back.
     floats = {x.dtype for x in arrays if jnp.issubdtype(x.dtype, np.floating)}
-    narrow = floats == {_BFLOAT16}
-    arrays = [x.astype(np.float32) if x.dtype == _BFLOAT16 else x for x in arrays]
+    narrow = floats == {BFLOAT16}
+    arrays = [x.astype(np.float32) if x.dtype == BFLOAT16 else x for x in arrays]
     types = tuple(ArrayType(x.shape, np.dtype(x.dtype)) for x in arrays)
-    out_tree, values, converts = find_outputs(function, in_tree, types)
-    program = Program(function.bridged, "call", in_tree, types, out_tree, values, converts=converts)
+    out_tree, values, declared = find_outputs(function, in_tree, types)
+    for value in values:
+        if jax.dtypes.canonicalize_dtype(value.dtype) != value.dtype:
+            raise unholdable(value.dtype)
+    program = _program(function, in_tree, types, out_tree, values, declared)
     outs = bind(program, arrays)
-    if narrow:
-        outs = [x.astype(_BFLOAT16) if x.dtype == np.float32 else x for x in outs]
+    if declared is not None:
+        outs = [
+            x.astype(BFLOAT16) if dtype == BFLOAT16 else x
+            for x, dtype in zip(outs, declared, strict=True)
+        ]
+    elif narrow:
+        outs = [x.astype(BFLOAT16) if x.dtype == np.float32 else x for x in outs]
     return jax.tree_util.tree_unflatten(out_tree, outs)
+
+
+def call_declared(function: JuliaFunction, args: tuple[Any, ...]) -> Any:
+    """Call a function with a declared value on arrays of the host; check and convert as `jit` does.
+
+    Raises:
+        ArgumentTypeError: the value is not what was declared; or there are JAX arrays among the
+            arguments, and JAX cannot hold it.
+    """
+    leaves, in_tree = jax.tree_util.tree_flatten(args)
+    arrays = [as_leaf(leaf, f"argument leaf {i}") for i, leaf in enumerate(leaves)]
+    wants_jax = any(isinstance(leaf, jax.Array) for leaf in leaves)
+    if wants_jax:  # a Python number beside JAX arrays has the dtype that JAX gives it
+        arrays = [x.astype(jax.dtypes.canonicalize_dtype(x.dtype), copy=False) for x in arrays]
+    types = tuple(ArrayType(x.shape, x.dtype) for x in arrays)
+    found = function.declared.get((in_tree, types))
+    if found is None:
+        out_tree, values, declared = _declared(function, in_tree, types)
+        program = _program(function, in_tree, types, out_tree, values, declared)
+        found = (function.bridged.executable(program), out_tree, declared)
+        function.declared[in_tree, types] = found
+    executable, out_tree, dtypes = found
+    outs = [
+        public(x.astype(dtype, copy=False), wants_jax)
+        for x, dtype in zip(executable.call(arrays), dtypes, strict=True)
+    ]
+    return jax.tree_util.tree_unflatten(out_tree, outs)
+
+
+def _program(
+    function: JuliaFunction,
+    in_tree: Any,
+    types: tuple[ArrayType, ...],
+    out_tree: Any,
+    values: tuple[ArrayType, ...],
+    declared: Any,
+) -> Program:
+    converts = declared is not None
+    return Program(function.bridged, "call", in_tree, types, out_tree, values, converts=converts)
 
 
 def _as_array(leaf: Any, i: int) -> Any:
     if not isinstance(leaf, Tracer):
-        if getattr(leaf, "dtype", None) != _BFLOAT16:
+        if getattr(leaf, "dtype", None) != BFLOAT16:
             as_leaf(leaf, f"argument leaf {i}")  # complains in the words of a plain call
         return jnp.asarray(leaf)
-    if leaf.dtype != _BFLOAT16:
+    if leaf.dtype != BFLOAT16:
         as_leaf(np.empty((), _numpy_dtype(leaf, i)), f"argument leaf {i}")
     return leaf
 
@@ -66,14 +113,16 @@ def _numpy_dtype(leaf: Any, i: int) -> np.dtype:
 
 def find_outputs(
     function: JuliaFunction, in_tree: Any, types: tuple[ArrayType, ...]
-) -> tuple[Any, tuple[ArrayType, ...], bool]:
+) -> tuple[Any, tuple[ArrayType, ...], tuple[np.dtype, ...] | None]:
     """Find the tree and the types of the value; remembered for each signature.
 
     Returns:
-        The tree, the types of its leaves, and whether they were declared.
+        The tree, the types of its leaves as Julia gives them, and the dtypes that were declared,
+        if any were.
 
     Raises:
-        ArgumentTypeError: JAX cannot hold the value, or `out` is no tree of shapes.
+        ArgumentTypeError: `out` is no tree of shapes.
+        ArgumentValueError: a declared shape is none.
     """
     if function.out is not None:
         return _declared(function, in_tree, types)
@@ -90,32 +139,20 @@ def find_outputs(
             start += rank
             shape = shape if function.layout == "logical" else shape[::-1]
             values.append(ArrayType(shape, dtype))
-        known[key] = (structure.treedef, tuple(values), False)
-    tree, values, declared = known[key]
-    for value in values:
-        if jax.dtypes.canonicalize_dtype(value.dtype) != value.dtype:
-            raise unholdable(value.dtype)
-    return tree, values, declared
+        known[key] = (structure.treedef, tuple(values))
+    return *known[key], None
 
 
 def _declared(
     function: JuliaFunction, in_tree: Any, types: tuple[ArrayType, ...]
-) -> tuple[Any, tuple[ArrayType, ...], bool]:
+) -> tuple[Any, tuple[ArrayType, ...], tuple[np.dtype, ...]]:
     out = function.out
     if callable(out):
         structs = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in types]
         out = out(*jax.tree_util.tree_unflatten(in_tree, structs))
+        check_declared(out)
     leaves, tree = jax.tree_util.tree_flatten(out)
-    for leaf in leaves:
-        if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
-            raise ArgumentTypeError(
-                explain(
-                    "from_julia",
-                    expected="out= to be a tree of jax.ShapeDtypeStruct, or a function from the "
-                    "arguments' shapes to one",
-                    got=f"a {type(leaf).__name__} in it",
-                    fix="For a function that keeps the shape of x: "
-                    "out=lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype).",
-                )
-            )
-    return tree, tuple(ArrayType(tuple(s.shape), np.dtype(s.dtype)) for s in leaves), True
+    dtypes = tuple(np.dtype(s.dtype) for s in leaves)
+    given = [np.dtype(np.float32) if dtype == BFLOAT16 else dtype for dtype in dtypes]
+    values = tuple(ArrayType(tuple(s.shape), dtype) for s, dtype in zip(leaves, given, strict=True))
+    return tree, values, dtypes

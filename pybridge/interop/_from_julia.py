@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 from jax.core import Tracer
 
 from .._backends import JULIA_NAMES, row
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
 from ..primitives._nondifferentiable import holds_nondifferentiable, plain
 from ._bridged import BridgedFunction, Jitted, check_layout
+from ._declared import check_declared
 
 if TYPE_CHECKING:
     from ..julia._functions import JuliaHandle
@@ -27,6 +29,7 @@ class JuliaFunction:
         out: the declared shapes and dtypes of its value, or None.
         source: the Julia source, or None for a juliacall value.
         bridged: what traced programs refer to.
+        declared: calls on arrays of the host whose value `out` declares, ready to run.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class JuliaFunction:
         self.batched = batched
         self.out = out
         self._rules = (jvp, vjp)
+        self.declared: dict[Any, Any] = {}
         self._others: dict[str, JuliaFunction] = {}
         self._jitted = Jitted()
         self.bridged = BridgedFunction(
@@ -72,6 +76,10 @@ class JuliaFunction:
             from ._call import call_traced
 
             return call_traced(self, args)
+        if self.out is not None:
+            from ._call import call_declared
+
+            return call_declared(self, args)
         return self.handle.run("call", args, layout=self.layout).tree()
 
     def leaves(self, arrays: list[Any]) -> list[Any]:
@@ -113,12 +121,37 @@ class JuliaFunction:
             )
         return self._others[ad]
 
+    def __copy__(self) -> JuliaFunction:
+        """Return itself: nothing about it changes."""
+        return self
+
+    def __deepcopy__(self, memo: Any) -> JuliaFunction:
+        """Return itself: nothing about it changes."""
+        return self
+
+    def __reduce__(self) -> Any:
+        """Refuse to be pickled.
+
+        Raises:
+            ArgumentTypeError: always.
+        """
+        raise ArgumentTypeError(
+            explain(
+                "pickle",
+                expected="values that can leave this process",
+                got=f"{self!r}, which lives in this process's Julia",
+                fix="Pickle the source, and call pb.from_julia where it is read.",
+            )
+        )
+
 
 def _wants_program(leaf: Any) -> bool:
-    """Tell what must not, or need not, come to the host: tracers, and arrays on a GPU."""
+    """Tell what does not, or need not, cross by itself: tracers, bfloat16, arrays on a GPU."""
     if isinstance(leaf, Tracer):
         return True
-    return isinstance(leaf, jax.Array) and any(d.platform != "cpu" for d in leaf.devices())
+    return isinstance(leaf, jax.Array) and (
+        leaf.dtype == jnp.bfloat16 or any(d.platform != "cpu" for d in leaf.devices())
+    )
 
 
 def from_julia(
@@ -142,9 +175,11 @@ def from_julia(
     Source is evaluated at once, in a Julia module of its own where PyBridge, NNlib and
     ChainRulesCore are imported. Arguments are numbers and arrays of bool, int8 to int64, uint8 to
     uint64, float16 to float64, complex64 and complex128, and tuples, lists, named tuples and
-    dicts of them (a list is a Julia tuple, a dict a NamedTuple). Numbers and arrays without axes
-    are Julia numbers. While JAX traces, bfloat16 is passed as Float32, and results go back to
-    bfloat16 if there was no other floating-point argument. A function that mutates its argument
+    dicts of them (a list is a Julia tuple, a dict a NamedTuple). Results may also be structs and
+    Dicts with names for keys, which become named tuples; a name that Python cannot spell is
+    replaced by its place, `_0`. Numbers and arrays without axes are Julia numbers. JAX's bfloat16
+    is passed as Float32, and results go back to bfloat16 if there was no other floating-point
+    argument. A function that mutates its argument
     changes nothing here: it gets a copy, or, for large arrays, an array that copies itself
     before the first write. (On a GPU it gets a CuArray of JAX's own memory, and must not write to
     it.) The function should be pure, as every function in JAX: compiled
@@ -158,7 +193,8 @@ def from_julia(
         f: Julia source whose value is callable, or a callable juliacall value.
         ad: the AD system for reverse mode: `"zygote"`, `"forwarddiff"`, `"tracker"` or `"yota"`.
             Forward mode, and forward over reverse, is ForwardDiff's. A ChainRules `rrule` or
-            `frule` of the function itself is used by all of them.
+            `frule` of the function itself is used with all of them. (`pb.grad` asks the system
+            alone: there ForwardDiff and Tracker do not read ChainRules.)
         layout: `"logical"`: `A[i, j]` is the same element on both sides (from 0 here, from 1
             there); XLA transposes what has two axes or more. `"reversed"`: the axes are
             reversed, and nothing is transposed: an array of shape (N, C, H, W) is a Julia array
@@ -167,14 +203,17 @@ def from_julia(
             (and returns one). `jax.vmap` then makes one call; otherwise a loop inside Julia,
             which is spread over Julia's threads where `PYTHON_JULIACALL_THREADS` is above 2.
         out: shapes and dtypes of the value: a tree of `jax.ShapeDtypeStruct`, or a function
-            from the arguments' to one. Results are converted to the dtypes. Without it, they are
+            from the arguments' to one. Results are checked, and converted to the dtypes, under
+            `jit` and outside of it. Without it, they are
             found when JAX traces a call with new argument types: by Julia's type inference if the
             value is made of numbers, else from one call with arguments of ones (square
             matrices: ones plus the identity).
         jvp: a rule of one's own for forward mode, Julia source or value:
-            `(args, tangents) -> (y, tangent of y)`, both tuples.
+            `(args, tangents) -> (y, tangent of y)`, both tuples. JAX's transforms use it, and
+            `pb.jvp` does not; so with `vjp`.
         vjp: a rule of one's own for reverse mode: `(args...) -> (y, back)`, where
-            `back(cotangent of y)` returns a tuple with one cotangent for each argument.
+            `back(cotangent of y)` returns a tuple with one cotangent for each argument, `nothing`
+            where there is none. Anything else is an ArgumentTypeError.
         using: Julia packages that the source names, such as `"Flux"` or `("Flux", "Optimisers")`:
             loaded, and imported by name (`Flux.relu`, not `relu`). Flux is installed on first
             use; others have to be in the main Julia environment.
@@ -184,8 +223,9 @@ def from_julia(
 
     Raises:
         UnknownBackendError: `ad` names no Julia AD system.
-        ArgumentValueError: `layout` is neither of the two.
-        ArgumentTypeError: the value of the source is not callable.
+        ArgumentValueError: `layout` is neither of the two, or a size in `out` is negative.
+        ArgumentTypeError: the value of the source is not callable, or `out` has a leaf without
+            shape and dtype, or a dtype that does not cross.
         JuliaError: the source does not parse, or throws; with Julia's message. What the
             function throws in a compiled program is a `jax.errors.JaxRuntimeError` with the same
             text (a ValueError where JAX notices it before the call returns).
@@ -208,6 +248,8 @@ def from_julia(
     # Not needed by those who only import pybridge.
     from ..julia._functions import JuliaHandle
 
+    if not callable(out):
+        check_declared(out)
     packages = (using,) if isinstance(using, str) else tuple(using)
     check_packages("from_julia", packages)
     options: dict[str, Any] = {

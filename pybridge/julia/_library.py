@@ -48,7 +48,9 @@ _ERRORS: dict[str, type[BridgeError]] = {
     "NotCallableError": ArgumentTypeError,
     "OutOfBoundsError": IndexOutOfBoundsError,
     "OutputChangedError": ArgumentTypeError,
+    "RuleError": ArgumentTypeError,
     "UnsupportedModeError": UnsupportedModeError,
+    "UnsupportedNameError": ArgumentTypeError,
     "UnsupportedValueError": ArgumentTypeError,
 }
 

@@ -129,6 +129,9 @@ def _spec(tree: Any) -> str:
     if isinstance(tree, dict):
         # JAX flattens dictionaries in the order of their sorted keys.
         return _fields({key: tree[key] for key in sorted(tree)})
+    names = getattr(tree, "_julia_names", None)
+    if names is not None:  # Julia returned it
+        return _text(dict(zip(names, tree, strict=True)))
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return _fields(tree._asdict())  # type: ignore[attr-defined]
     if isinstance(tree, tuple | list):
@@ -154,6 +157,10 @@ def _fields(fields: dict[str, Any]) -> str:
                     fix="Rename the key.",
                 )
             )
+    return _text(fields)
+
+
+def _text(fields: dict[str, Any]) -> str:
     return "{" + ",".join(f"{key}={_spec(child)}" for key, child in fields.items()) + "}"
 
 
@@ -221,8 +228,11 @@ class Structure:
 @lru_cache(maxsize=1024)
 def _named(names: tuple[str, ...]) -> type:
     # Equal names have to give the same class: JAX compares tree structures by it. Names that
-    # Python cannot spell, such as x-bar's combining letter, get a number (rename=True).
-    return namedtuple("NamedTuple", names, rename=True)
+    # Python cannot spell, such as x-bar's combining letter, get a number (rename=True); where
+    # the tuple goes to Julia, it has the names that it came with.
+    named: Any = namedtuple("NamedTuple", names, rename=True)
+    named._julia_names = names
+    return named
 
 
 def _build(tree: Any, leaves: Sequence[Any]) -> Any:

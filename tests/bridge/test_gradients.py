@@ -260,3 +260,30 @@ def test_zygote_computes_no_gradient_that_nobody_asked_for():
     assert float(pb.grad(f)(2.0, 3.0)) == 3.0
     with pytest.raises(pb.JuliaError, match="nobody asked for it"):
         pb.grad(f, argnums=1)(2.0, 3.0)
+
+
+def test_results_in_a_dict(ad_system):
+    f, x = pb.from_julia("x -> Dict(:a => x .^ 2)"), np.array([1.0, 2.0])
+    if ad_system == "yota":
+        with pytest.raises(pb.JuliaError, match=r"No derivative rule found for op .* = Dict"):
+            pb.jacobian(f, backend=ad_system)(x)
+        return
+    np.testing.assert_allclose(pb.jacobian(f, backend=ad_system)(x).a, np.diag(2 * x))
+    if ad_system != "forwarddiff":
+        value, pull = pb.vjp(f, x, backend=ad_system)
+        for _ in range(2):
+            np.testing.assert_allclose(pull(value)[0], 2 * x**3)
+
+
+def test_the_advice_is_no_synonym_of_what_was_asked():
+    f = pb.from_julia("x -> sum(x)", ad="yota")
+    with pytest.raises(pb.UnsupportedModeError, match=r'backend="forwarddiff". jax.jvp works'):
+        pb.jvp(f, (np.ones(2),), (np.ones(2),))
+    with pytest.raises(pb.UnsupportedModeError, match=r'or "zygote". jax.hessian works'):
+        pb.hessian(f)(np.ones(2))
+
+
+def test_rules_of_ones_own_are_jaxs():
+    f = pb.from_julia("x -> x^2", vjp="x -> (x^2, ȳ -> (20 * ȳ * x,))")
+    assert pb.grad(f)(1.0) == 2.0
+    assert float(jax.grad(f)(1.0)) == 20.0

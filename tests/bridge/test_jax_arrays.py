@@ -80,6 +80,11 @@ def test_derivatives_have_the_arguments_dtype(dtype, x64, system):
     assert (tangent.dtype, float(tangent)) == (value.dtype, 10.5)
 
 
+def test_bfloat16_outside_of_jit():
+    f, x = julia("x -> 2 .* x"), jnp.ones(3, jnp.bfloat16)
+    same(f(x), 2 * x)
+
+
 def test_64_bits_with_x64_off_are_no_silent_cast():
     x = jnp.ones(3, jnp.float32)
     for source in ("x -> Float64.(x)", "x -> sum(x) * 1.0", "x -> length(x)"):
@@ -88,6 +93,10 @@ def test_64_bits_with_x64_off_are_no_silent_cast():
     declared = julia("x -> sum(x) * 1.0", out=jax.ShapeDtypeStruct((), jnp.float32))
     same(jax.jit(declared)(x), np.float32(3))
     same(jax.jit(jax.grad(declared))(x), np.ones(3, np.float32))
+    wide = julia("x -> sum(x) * 1.0", out=jax.ShapeDtypeStruct((), np.float64))
+    for wrap in (lambda f: f, jax.jit):
+        with pytest.raises(pb.ArgumentTypeError, match="64"):
+            wrap(wide)(x)
 
 
 def test_mixed_dtypes(x64):
@@ -333,6 +342,45 @@ def test_trees_of_arguments(system, x64):
         same(jax.jit(transform(f))(*args), transform(twin)(*args))
 
 
+CONTAINERS = {
+    "Dict": "f(x) = Dict(:a => x .^ 2, :b => sum(x))",
+    "Dict of another order": 'f(x) = (d = Dict{String,Any}("b" => sum(x)); d["a"] = x .^ 2; d)',
+    "struct": "struct Of; a; b; end; f(x) = Of(x .^ 2, sum(x))",
+    "mutable struct": "mutable struct Of; a; b; end; f(x) = Of(x .^ 2, sum(x))",
+    "mutated struct": "mutable struct Of; a; b; end\nf(x) = (y = Of(x, sum(x)); y.a = x .^ 2; y)",
+}
+
+
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_derivatives_of_results_in_containers(kind, x64):
+    x = np.array([1.0, 2.0, 3.0])
+    for body in ("f", "x -> (1.0, (; inner=f(x)))"):
+        f = julia(f"begin {CONTAINERS[kind]}\n{body} end")
+
+        def total(x, f=f):
+            y = f(x)
+            y = y if hasattr(y, "a") else y[1].inner
+            return y.a.sum() + y.b
+
+        for wrap in (lambda f: f, jax.jit):
+            same(wrap(jax.grad(total))(x), 2 * x + 1)
+        same(jax.jit(jax.hessian(total))(x), 2 * np.eye(3))
+        for jacobian in (jax.jacrev(f)(x), jax.jacfwd(f)(x)):
+            same(jax.tree.leaves(jacobian)[-2], np.diag(2 * x))
+
+
+@pytest.mark.parametrize(
+    "source", ["x -> (x₁=x, σ²=sum(x))", 'x -> Dict("class"=>x, "x y"=>sum(x))']
+)
+def test_names_that_python_cannot_spell(source, x64):
+    f, x = julia(source), np.array([1.0, 2.0])
+    for wrap in (lambda f: f, jax.jit):
+        same(tuple(wrap(f)(jnp.asarray(x))), (x, np.float64(3)))
+        same(wrap(jax.grad(lambda x: f(x)[0] @ f(x)[0] + f(x)[1]))(x), 2 * x + 1)
+    again = julia("y -> y")  # it goes back under its own names
+    same(jax.jit(again)(f(x)), f(jnp.asarray(x)))
+
+
 def test_trees_of_results(x64):
     f = julia("x -> (x, (a=sum(x), b=(2 .* x, nothing)), nothing, ())")
     x = jnp.arange(2.0)
@@ -448,3 +496,41 @@ def test_finding_a_result_calls_the_function_at_most_once(source, calls):
     declared = pb.from_julia(source, out=lambda x: x)
     jax.make_jaxpr(declared)(x)
     assert count() == 0
+
+
+def struct(*shape, dtype=np.float16):
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def test_declared_results_outside_of_jit(x64):
+    x, tree = np.arange(6.0).reshape(2, 3), {"b": struct(2, 3), "c": struct(dtype=jnp.bfloat16)}
+    for layout in LAYOUTS:
+        f = julia("x -> (b=2 .* x, c=1.5)", layout=layout, out=lambda x: tree)
+        for wrap in (lambda f: f, jax.jit):
+            got = wrap(f)(jnp.asarray(x))
+            same(got, {"b": np.float16(2 * x), "c": jnp.bfloat16(1.5)})
+            assert all(isinstance(y, jax.Array) for y in jax.tree.leaves(got))
+        got = f(x)
+        same(got, {"b": np.float16(2 * x), "c": jnp.bfloat16(1.5)})
+        assert not any(isinstance(y, jax.Array) for y in jax.tree.leaves(got))
+    number = julia("(x, n) -> n .* x", out=lambda x, n: n)
+    with jax.enable_x64(False):  # a number is what JAX makes of it
+        same(number(jnp.float32(2), 3.0), np.float32(6))
+
+
+@pytest.mark.parametrize("out", [struct(3), {"b": struct(2)}, (struct(2), struct(2))])
+def test_wrong_declarations_outside_of_jit(out, x64):
+    f = pb.from_julia("x -> x", out=out)
+    for x in (np.ones(2), jnp.ones(2)):
+        with pytest.raises(pb.ArgumentTypeError, match="as declared by out="):
+            f(x)
+
+
+def test_declared_bfloat16(x64):
+    f = julia("x -> 2 .* x", out=lambda x: struct(*x.shape, dtype=jnp.bfloat16))
+    x = jnp.ones(3)
+    for wrap in (lambda f: f, jax.jit):
+        same(wrap(f)(x), jnp.bfloat16(2) * jnp.ones(3, jnp.bfloat16))
+        same(wrap(jax.grad(lambda x: jnp.sum(f(x))))(x), 2 * x)
+    single = julia("x -> 2 .* x", out=lambda x: struct(*x.shape, dtype=np.float32))
+    assert jax.jit(single)(x.astype(jnp.bfloat16)).dtype == np.float32

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,6 +40,34 @@ def test_a_shape_that_depends_on_values():
     np.testing.assert_array_equal(jax.jit(f)(X), X)
 
 
+EMPTY = {
+    "the value": lambda f: f,
+    "its sum": lambda f: lambda x: jnp.sum(f(x)),
+    "grad": lambda f: jax.grad(lambda x: jnp.sum(f(x))),
+    "value_and_grad": lambda f: jax.value_and_grad(lambda x: jnp.sum(f(x))),
+    "vmap": lambda f: lambda x: jax.vmap(f)(jnp.stack([x, x])),
+    "scan": lambda f: lambda x: lax.scan(lambda c, _: (c, f(c)), x, None, length=2),
+}
+
+
+@pytest.mark.parametrize("program", EMPTY)
+def test_a_value_that_was_found_to_be_empty(program):
+    # XLA drops calls that give nothing but empty arrays, unless they are said to have an effect.
+    run = jax.jit(EMPTY[program](julia("x -> x[x .> 1]")))
+    jax.block_until_ready(run(0 * X))
+    with pytest.raises(RUNTIME, match=r"size \(0,\).*got size \(1,\)"):
+        jax.block_until_ready(run(X))
+    throws = jax.jit(pb.from_julia('x -> error("planted")', out=struct(0)))
+    with pytest.raises(RUNTIME, match="planted"):
+        jax.block_until_ready(throws(X))
+
+
+def test_a_gradient_alone_looks_at_the_size_of_the_value():
+    f = julia("x -> x[x .> 0.5]", out=struct(1))
+    with pytest.raises(RUNTIME, match=r"size \(1,\).*got size \(2,\)"):
+        jax.block_until_ready(jax.jit(jax.grad(lambda x: jnp.sum(f(x))))(X))
+
+
 def test_a_dtype_that_depends_on_values():
     f = julia("x -> x[1] > 0 ? sum(x) : 0")
     with pytest.raises(RUNTIME, match="expected a result of a Float32.*got .*Int64"):
@@ -63,8 +94,17 @@ def test_wrong_declarations(wrong):
 
 @pytest.mark.parametrize("out", [3, "text", [struct(2), 1.0], lambda x: 3])
 def test_declarations_that_are_no_shapes(out):
-    f = pb.from_julia("x -> x", out=out)
     with pytest.raises(pb.ArgumentTypeError, match=r"ShapeDtypeStruct.*out=lambda"):
+        jax.jit(pb.from_julia("x -> x", out=out))(X)
+
+
+def test_declarations_that_nothing_can_fill():
+    with pytest.raises(pb.ArgumentValueError, match=r"integers from 0, got shape \(-1,\)"):
+        pb.from_julia("x -> x", out=struct(-1))
+    with pytest.raises(pb.ArgumentTypeError, match=r"bfloat16.*got float8"):
+        pb.from_julia("x -> x", out=struct(2, dtype=jnp.float8_e4m3fn))
+    f = pb.from_julia("x -> x", out=lambda x: struct(x.shape[0] - 3))
+    with pytest.raises(pb.ArgumentValueError, match=r"got shape \(-1,\)"):
         jax.jit(f)(X)
 
 
@@ -276,6 +316,25 @@ def test_export_is_refused_with_a_reason():
     for platforms in (None, ("cpu", "cuda")):
         with pytest.raises(pb.UnsupportedModeError, match="another process.*in this process"):
             jax.export.export(f, platforms=platforms)(X)
+
+
+def test_functions_are_copied_as_themselves_and_not_pickled():
+    f = julia("x -> x")
+    assert copy.deepcopy({"f": f})["f"] is f and copy.copy(f) is f
+    with pytest.raises(pb.ArgumentTypeError, match=r"pickle: .*got from_julia\('x -> x'"):
+        pickle.dumps(f)
+
+
+def test_names_that_cannot_cross():
+    with pytest.raises(pb.ArgumentTypeError, match='got "a=b". Rename it'):
+        julia('x -> Dict("a=b" => x)')(X)
+
+
+def test_complex_results_under_tracker():
+    f = julia("x -> (sum(x .* (1 + 2im)), sum(x))", "tracker")
+    with pytest.raises(Exception, match=r'Tracker cannot do this: .*complex results. Use "zygote"'):
+        jax.jit(jax.grad(lambda x: jnp.abs(f(x)[0])))(X)
+    np.testing.assert_array_equal(jax.jit(jax.grad(lambda x: f(x)[1]))(X), np.ones(2))
 
 
 def test_keys_are_refused():

@@ -108,6 +108,72 @@ def test_right_rules_give_right_derivatives_of_every_order(given, transform, sys
     same(jax.jit(run(f))(X, y), run(lambda x, y: x * y)(X, y))
 
 
+WRONG_RULES = {
+    "no comma": ("x -> 2 .* x", {"vjp": "x -> (2 .* x, ȳ -> (2 .* ȳ))"}, r"vjp=.*1 in all.*size"),
+    "one too many": (
+        "x -> 2 .* x",
+        {"vjp": "x -> (2 .* x, ȳ -> (nothing, 2 .* ȳ))"},
+        "vjp=.*1 in all, got a tuple of 2.*none for the function itself",
+    ),
+    "no pullback": ("x -> 2 .* x", {"vjp": "x -> 2 .* x"}, r"vjp=.*\(y, back\), got an array"),
+    "a number": (
+        "x -> 2 .* x",
+        {"vjp": "x -> (2 .* x, ȳ -> (sum(ȳ),))"},
+        r"vjp=.*array of size \(3,\), got a number",
+    ),
+    "a part": (
+        "x -> 2 .* x",
+        {"vjp": "x -> (2 .* x, ȳ -> (ȳ[1:2],))"},
+        r"vjp=.*array of size \(3,\), got an array of size \(2,\)",
+    ),
+    "no tangent": ("x -> 2 .* x", {"jvp": "((x,), (ẋ,)) -> 2 .* ẋ"}, "jvp=.*tangent of y"),
+    "another tangent": (
+        "x -> 2 .* x",
+        {"jvp": "((x,), (ẋ,)) -> (2 .* x, sum(ẋ))"},
+        r"jvp=.*array of size \(3,\), got a number",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_RULES)
+def test_rules_of_the_wrong_form(wrong):
+    source, rule, text = WRONG_RULES[wrong]
+    f = julia(source, **rule)
+    for transform in (jax.jacrev, jax.jacfwd):
+        with pytest.raises(pb.ArgumentTypeError, match=text):
+            transform(f)(X)
+
+
+@pytest.mark.parametrize(
+    ("cotangents", "text"),
+    [
+        ("(7 .* ȳ,)", "2 in all, got a tuple of 1"),
+        ("(7.0, ȳ)", r"NamedTuple \(; a = _\), got a number"),
+        ("((; b=7.0), ȳ)", r"\(; a = _\), got a NamedTuple \(; b = _\)"),
+    ],
+)
+def test_cotangents_of_containers_of_the_wrong_form(cotangents, text):
+    f = julia("(p, x) -> p.a .* x", vjp=f"(p, x) -> (p.a .* x, ȳ -> {cotangents})")
+    with pytest.raises(pb.ArgumentTypeError, match=text):
+        jax.grad(lambda p: jnp.sum(f(p, X)))({"a": 2.0})
+
+
+WRAPPED = ("UpperTriangular(A' * A)", "Symmetric(A[1:3, :], :L)", "Diagonal(A[1, :])", "(A' * A)'")
+
+
+@pytest.mark.parametrize("source", WRAPPED)
+def test_results_in_wrappers(source):
+    a = jnp.array(np.random.default_rng(0).normal(size=(4, 3)))
+    found = []
+    for system in ("forwarddiff", "zygote", "yota"):
+        f = julia(f"begin using LinearAlgebra; A -> {source} end", system)
+        found.append(
+            jax.grad(lambda a, f=f: jnp.sum(jnp.sin(f(a)) * jnp.arange(9).reshape(3, 3)))(a)
+        )
+    for gradient in found[1:]:
+        np.testing.assert_allclose(gradient, found[0], atol=1e-12)
+
+
 # --- how often Julia is called ------------------------------------------------------------
 
 

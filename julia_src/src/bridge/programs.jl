@@ -134,8 +134,7 @@ describe(T, dims) = isempty(dims) ? "a $T" : string("size ", dims, " of ", T)
 
 function compute(p::Program{:call,Wrt}, device, inputs) where {Wrt}
     y = sendable(primal_value(p.rules, p.spec, inputs, Val(Wrt)), x -> settle(device, x))
-    same_structure(p.value_spec, y) || throw(OutputChangedError(
-        "the structure $(structure_text(p.value_spec))", structure_text(y)))
+    same_structure(p.value_spec, y) || throw(other_structure(y, p.value_spec))
     return flatten(y)
 end
 
@@ -160,8 +159,10 @@ function compute(
     p::Program{:tangents,Wrt,Seeds,Dirs,Kept}, device, inputs
 ) where {Wrt,Seeds,Dirs,Kept}
     leaves, rest = first_leaves(p.spec, inputs)
-    ẏ = flatten(tangents(p.rules, p.spec, leaves, directions(Val(Dirs), rest)))
-    return map(i -> ẏ[i], Kept)
+    ẏ = tangents(p.rules, p.spec, leaves, directions(Val(Dirs), rest))
+    same_structure(p.value_spec, ẏ) || throw(other_structure(ẏ, p.value_spec))
+    flat = flatten(ẏ)
+    return map(i -> flat[i], Kept)
 end
 
 function compute(

@@ -58,15 +58,16 @@ ChainRules' convention, or `nothing`.
 function reverse_pass(d::Differentiable, spec, leaves, wrt)
     args = assemble(spec, leaves)
     if d.vjp !== nothing
-        y, back = d.vjp(args...)
-        return y, ȳ -> pick(leaf_cotangents(spec, back(ȳ)), wrt)
+        y, back = two("vjp=", "(y, back)", d.vjp(args...))
+        return y, ȳ -> pick(leaf_cotangents(spec, checked_cotangents(spec, back(ȳ))), wrt)
     end
     d.jvp === nothing || return reverse_by_forward(d, spec, leaves, wrt)
     rule = reads_rules(d.backend) ? nothing : ChainRulesCore.rrule(d.f, args...)
     if rule !== nothing
         y, back = rule
         return y, function (ȳ)
-            return pick(leaf_cotangents(spec, Base.tail(back(chain(y, ȳ)))), wrt)
+            x̄s = Base.tail(back(chain(y, project(y, ȳ))))
+            return pick(leaf_cotangents(spec, x̄s), wrt)
         end
     end
     return reverse_by_system(d.backend, d.f, spec, leaves, wrt)
@@ -88,11 +89,11 @@ end
 # A jvp alone: x̄ is the gradient of ⟨ȳ, jvp(ẋ)⟩, which is linear in ẋ.
 function reverse_by_forward(d, spec, leaves, ::Val{wrt}) where {wrt}
     zeros = map(zero, leaves)
-    y, _ = d.jvp(assemble(spec, leaves), assemble(spec, zeros))
+    y, _ = ruled_tangent(d, assemble(spec, leaves), assemble(spec, zeros))
     function back(ȳ)
         return linear_gradient(map(i -> zeros[i], wrt)) do ẋs
             ẋ = replace_leaves(zeros, Val(wrt), ẋs)
-            pairing(ȳ, last(d.jvp(assemble(spec, leaves), assemble(spec, ẋ))))
+            pairing(ȳ, last(ruled_tangent(d, assemble(spec, leaves), assemble(spec, ẋ))))
         end
     end
     return y, back
@@ -124,7 +125,7 @@ function first_tangent(d, spec, leaves, direction::Direction{wrt}) where {wrt}
     args = assemble(spec, leaves)
     if d.jvp !== nothing
         ẋs = replace_leaves(map(zero, leaves), Val(wrt), direction.tangents)
-        return last(d.jvp(args, assemble(spec, ẋs)))
+        return last(ruled_tangent(d, args, assemble(spec, ẋs)))
     end
     d.vjp === nothing || return forward_by_reverse(d, spec, leaves, direction)
     missing_leaves = map(_ -> ZeroTangent(), leaves)
@@ -140,8 +141,9 @@ end
 # A vjp alone: ẏ is the gradient of ⟨vjp(ȳ), ẋ⟩, which is linear in ȳ.
 function forward_by_reverse(d, spec, leaves, direction::Direction{wrt}) where {wrt}
     y, back = reverse_pass(d, spec, leaves, Val(wrt))
+    y = plain(y)
     ȳs = linear_gradient(Tuple(zero.(PyBridge.leaves(y)))) do ȳs
-        x̄s = back(assemble(y, ȳs))
+        x̄s = map((i, x̄) -> like(leaves[i], unthunk(x̄)), wrt, back(assemble(y, ȳs)))
         sum(map(pairing, x̄s, direction.tangents))
     end
     return assemble(y, ȳs)
@@ -154,7 +156,9 @@ The family R: the cotangents of the leaves `wrt`, differentiated along all of th
 JAX's convention for complex numbers.
 """
 function cotangents(d, spec, leaves, ȳ, wrt, ::Tuple{})
-    _, back = reverse_pass(d, spec, leaves, wrt)
+    y, back = reverse_pass(d, spec, leaves, wrt)
+    # The value itself may be nobody's, and then its size is not looked at elsewhere.
+    check_seed(plain(y), ȳ)
     return finish(leaves, wrt, back(maptree(conj_cotangent, ȳ)))
 end
 function cotangents(d, spec, leaves, ȳ, wrt, directions::Tuple)
@@ -187,18 +191,37 @@ end
 like(x, x̄::NoGradient) = x isa Number ? zero(float(x)) : zeros(float(eltype(x)), size(x))
 like(x::Real, x̄::Number) = real(x̄)
 like(x::Number, x̄::Number) = x̄
-like(x::AbstractArray, x̄::AbstractArray{<:Real}) = reshape(x̄, size(x))
+like(x::AbstractArray, x̄::AbstractArray{<:Real}) = reshaped(x, x̄)
 function like(x::AbstractArray{T}, x̄::AbstractArray) where {T}
     element(v) = v isa NoGradient ? zero(T) : T <: Real ? real(unthunk(v)) : unthunk(v)
-    return reshape(map(element, x̄), size(x))
+    return reshaped(x, map(element, x̄))
 end
 # Some rules return a number for an array of one element, or of none.
-like(x::AbstractArray, x̄::Number) = fill(x̄, size(x))
+like(x::AbstractArray, x̄::Number) =
+    length(x) <= 1 ? fill(x̄, size(x)) : throw(misfit(x, x̄))
+like(x, x̄) = throw(misfit(x, x̄))
+
+# Axes of one element may have come or gone. A transpose has as many elements, too.
+function reshaped(x, x̄)
+    size(x̄) == size(x) && return x̄
+    long(dims) = filter(!=(1), dims)
+    return long(size(x̄)) == long(size(x)) ? reshape(x̄, size(x)) : throw(misfit(x, x̄))
+end
+
+misfit(x, x̄) = RuleError("vjp= or an rrule", "a cotangent like its argument, $(form(x))",
+    form(x̄), "The cotangent of an array has its size, that of a number is a number.")
 
 # What ChainRules' own rules expect for containers.
 chain(x::Branch, x̄::Branch) = Tangent{typeof(x)}(map(chain, x, x̄)...)
 chain(x::NamedTuple, x̄::NamedTuple) = Tangent{typeof(x)}(; map(chain, x, x̄)...)
 chain(x, x̄) = x̄
+
+# A cotangent comes dense. Rules for wrapped arrays, as those of `UpperTriangular`, want the
+# part that the wrapper can hold.
+project(y, ȳ) = ȳ
+project(y::Branch, ȳ::Branch) = map(project, y, ȳ)
+project(y::AbstractArray, ȳ::AbstractArray) =
+    y isa DenseArray ? ȳ : ChainRulesCore.ProjectTo(y)(ȳ)
 
 plain_tangent(y, ẏ) = ẏ isa AbstractZero ? zero(y) : unthunk(ẏ)
 plain_tangent(y::Tuple, ẏ) = ntuple(i -> plain_tangent(y[i], part(ẏ, i)), length(y))
