@@ -12,7 +12,7 @@ import numpy as np
 
 from .._errors import ArgumentTypeError, ArgumentValueError, IndexOutOfBoundsError, explain
 from ._bounds import known_values, place, refuse_empty_axis
-from ._take import as_fill, as_indices, check_mode, fill, gather
+from ._take import as_array, as_fill, as_indices, check_mode, fill, gather
 
 
 def at(x: Any) -> At:
@@ -35,7 +35,7 @@ def at(x: Any) -> At:
     Raises:
         IndexOutOfBoundsError: in `get`, as `pb.take`; for a mask also where it has another
             size than the axis.
-        ArgumentTypeError: an index is none of the above, or a mask is traced.
+        ArgumentTypeError: `x` is no array, an index is none of the above, or a mask is traced.
         ArgumentValueError: there are more indices than axes, or `mode` or `fill_value` are as
             `pb.take` refuses them.
 
@@ -79,7 +79,7 @@ class Read:
     def get(self, mode: str = "error", *, fill_value: Any = None) -> jax.Array:
         """Return what stands at the index; see `at`."""
         check_mode("pb.at", mode, fill_value)
-        x = jnp.asarray(self.x)
+        x = as_array("pb.at", self.x)
         entries = _entries(self.index, x.ndim)
         placed: list[Any] = []
         masks: list[Any] = []

@@ -555,6 +555,11 @@ def test_at_bad_input(index, error, match):
         pb.at(A)[index].get()
 
 
+def test_at_refuses_what_is_no_array():
+    with pytest.raises(pb.ArgumentTypeError, match=r"pb\.at: .* got a str"):
+        pb.at("abc")[0].get()
+
+
 def test_at_refuses_what_is_traced_and_decides_about_the_shape():
     with pytest.raises(pb.ArgumentTypeError, match=r"jnp\.where"):
         jax.jit(lambda x: pb.at(x)[x > 1].get())(X)
