@@ -13,6 +13,7 @@ import numpy as np
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
 from ._nan_eager import record_eagerly
 from ._nan_tape import Tape, all_finite, as_numpy, is_inexact, record
+from ._subject import is_moving
 
 # What JAX raises where a program needs a concrete value.
 _NEEDS_VALUES = (
@@ -54,7 +55,7 @@ class Problem:
         self.argnums = _argnums(self.args, argnums)
         self.parts = [jax.tree.flatten(self.args[n]) for n in self.argnums]
         self.inputs = [
-            jnp.asarray(leaf) for leaves, _ in self.parts for leaf in leaves if _moves(leaf)
+            jnp.asarray(leaf) for leaves, _ in self.parts for leaf in leaves if is_moving(leaf)
         ]
         if not self.inputs:
             raise ArgumentTypeError(
@@ -81,7 +82,7 @@ class Problem:
         """Arrange one value for each input as the arguments are; None for other leaves."""
         remaining, parts = iter(values), []
         for leaves, tree in self.parts:
-            filled = [next(remaining) if _moves(x) else x if keep else None for x in leaves]
+            filled = [next(remaining) if is_moving(x) else x if keep else None for x in leaves]
             parts.append(jax.tree.unflatten(tree, filled))
         return parts
 
@@ -115,7 +116,7 @@ class Problem:
             f"args[{n}]{jax.tree_util.keystr(path)}"
             for n, arg in enumerate(self.args)
             for path, leaf in jax.tree.leaves_with_path(arg)
-            if _moves(leaf) and not all_finite(leaf)
+            if is_moving(leaf) and not all_finite(leaf)
         ]
 
 
@@ -135,7 +136,7 @@ def forward_of(function: Callable[..., list[Any]], inputs: Sequence[Any]) -> Ans
 
 def _argnums(args: tuple[Any, ...], argnums: Any) -> list[int]:
     if argnums is None:
-        return [n for n, arg in enumerate(args) if any(map(_moves, jax.tree.leaves(arg)))]
+        return [n for n, arg in enumerate(args) if any(map(is_moving, jax.tree.leaves(arg)))]
     chosen = [argnums] if isinstance(argnums, int) else list(argnums)
     if not all(isinstance(n, int) and -len(args) <= n < len(args) for n in chosen):
         raise ArgumentValueError(
@@ -147,14 +148,3 @@ def _argnums(args: tuple[Any, ...], argnums: Any) -> list[int]:
             )
         )
     return [n % len(args) for n in chosen]
-
-
-def _moves(leaf: Any) -> bool:
-    """Tell whether a leaf is of floating or complex numbers."""
-    if isinstance(leaf, bool | int | str | bytes) or leaf is None:
-        return False
-    if isinstance(leaf, float | complex):
-        return True
-    if isinstance(leaf, type):  # np.float32, the type, has a dtype of its own
-        return False
-    return hasattr(leaf, "dtype") and hasattr(leaf, "shape") and is_inexact(leaf)

@@ -11,7 +11,7 @@ import numpy as np
 from .._errors import first_line
 from ._ask import AtOnce, Weighted, is_unsupported
 from ._findings import Finding, Probe, SystemAnswer
-from ._lines import Along, along, noise_of
+from ._lines import Along, Sample, along, noise_of
 from ._probes import Line
 from ._subject import Arrays, Subject, named
 
@@ -227,29 +227,19 @@ class Point:
         """Look at a line more closely from now on; say whether it was not already."""
         if id(line) in self._noise:
             return False
-        self._noise[id(line)] = noise_of(
-            self._sample(line),
-            self.origin,
-            smallest=line.shortest(self.xs, unit=np.inf),
-            eps=self.eps,
-        )
+        sample = self._sample(line)
+        self._noise[id(line)] = noise_along(sample, self.origin, line, self.xs, self.eps)
         return True
 
     def _differentiate(self, line: Line, factor: float) -> Along:
-        doubtful = id(line) in self._noise
-        return along(
-            self._sample(line),
-            self.origin,
-            self.weighted.flat_weights,
-            smallest=(line.shortest if doubtful else line.smallest)(self.xs),
-            eps=self.eps,
-            factor=factor,
-            noise=self._noise.get(id(line), 0.0),
-            blur=line.blur(self.xs) if doubtful else 0.0,
-            doubtful=doubtful,
-        )
+        sample, weights = self._sample(line), self.weighted.flat_weights
+        noise = self._noise.get(id(line))
+        if noise is not None:
+            return closely(sample, self.origin, weights, line, self.xs, self.eps, factor, noise)
+        smallest = line.smallest(self.xs)
+        return along(sample, self.origin, weights, smallest=smallest, eps=self.eps, factor=factor)
 
-    def _sample(self, line: Line) -> Callable[[np.ndarray], np.ndarray]:
+    def _sample(self, line: Line) -> Sample:
         return lambda ts: self._values_along(self.xs, line.vs, ts.astype(self.subject.dtype))
 
     def deviates(self, who: Who, line: Line, slope: float | None = None) -> bool:
@@ -306,6 +296,37 @@ class Point:
         """Say whether the value is."""
         used = self.weighted.flat_weights != 0
         return bool(np.all(np.isfinite(self.origin[used])))
+
+
+def noise_along(
+    sample: Sample, origin: np.ndarray, line: Line, xs: Arrays, eps: float
+) -> np.ndarray:
+    """Measure the noise of samples along a line, see `noise_of`."""
+    return noise_of(sample, origin, smallest=line.shortest(xs, unit=np.inf), eps=eps)
+
+
+def closely(
+    sample: Sample,
+    origin: np.ndarray,
+    weights: np.ndarray,
+    line: Line,
+    xs: Arrays,
+    eps: float,
+    factor: float,
+    noise: np.ndarray,
+) -> Along:
+    """Differentiate along a line where there is a doubt, see `along`."""
+    return along(
+        sample,
+        origin,
+        weights,
+        smallest=line.shortest(xs),
+        eps=eps,
+        factor=factor,
+        noise=noise,
+        blur=line.blur(xs),
+        doubtful=True,
+    )
 
 
 def slope_of(gs: Sequence[np.ndarray], line: Line) -> float:

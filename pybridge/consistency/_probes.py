@@ -51,22 +51,20 @@ class Line:
             xs: the point.
             unit: a length that matters whatever their sizes; inf for none.
         """
-        found = 1.0
-        for x, v in zip(xs, self.vs, strict=True):
-            size, speed = np.abs(np.asarray(x)), np.abs(np.asarray(v))
-            used = (speed > 0) & (size > 0) & np.isfinite(size)
-            lengths = np.minimum(size[used], unit) / speed[used]
-            found = min(found, float(np.min(lengths, initial=1.0)))
-        return max(found, 1e-30)
+        sizes, speeds = self._moving(xs)
+        lengths = (np.minimum(sizes, unit) / speeds)[sizes > 0]
+        return max(float(np.min(lengths, initial=1.0)), 1e-30)
 
     def blur(self, xs: Arrays) -> float:
         """Say by how many eps, in units of the line, rounding shifts a number that moves."""
-        found = 0.0
-        for x, v in zip(xs, self.vs, strict=True):
-            size, speed = np.abs(np.asarray(x)), np.abs(np.asarray(v))
-            used = (speed > 0) & np.isfinite(size)
-            found = max(found, float(np.max(size[used] / speed[used], initial=0.0)))
-        return found
+        sizes, speeds = self._moving(xs)
+        return float(np.max(sizes / speeds, initial=0.0))
+
+    def _moving(self, xs: Arrays) -> tuple[np.ndarray, np.ndarray]:
+        """Give the sizes of the finite numbers that move, and how fast they do."""
+        sizes, speeds = (np.concatenate([np.abs(np.ravel(p)) for p in ps]) for ps in (xs, self.vs))
+        used = (speeds > 0) & np.isfinite(sizes)
+        return sizes[used], speeds[used]
 
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:

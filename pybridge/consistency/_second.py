@@ -10,8 +10,8 @@ import numpy as np
 from .._errors import first_line
 from ._ask import is_unsupported, real_vector
 from ._findings import Finding, SystemAnswer
-from ._lines import Along, along, noise_of, two_sided
-from ._point import Point
+from ._lines import Along, two_sided
+from ._point import Point, closely, noise_along
 from ._probes import Line, random_line
 from ._subject import Arrays, named
 
@@ -70,20 +70,9 @@ def _judge(point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...]) ->
     with np.errstate(all="ignore"):
         if np.all(np.abs(flat - first) <= _slack(flat, first, origin, point)):
             return []
-    own = line.shortest(point.xs, unit=np.inf)
-    noise = noise_of(sample, origin, smallest=own, eps=point.eps)
+    noise, ones = noise_along(sample, origin, line, point.xs, point.eps), np.ones_like(origin)
     for factor in _FACTORS:
-        one = along(
-            sample,
-            origin,
-            np.ones_like(origin),
-            smallest=line.shortest(point.xs),
-            eps=point.eps,
-            factor=factor,
-            noise=noise,
-            blur=line.blur(point.xs),
-            doubtful=True,
-        )
+        one = closely(sample, origin, ones, line, point.xs, point.eps, factor, noise)
         tables.append(one)
         bad = _different(flat, one, origin, point)
         if not bad.any():
