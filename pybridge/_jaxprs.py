@@ -5,15 +5,29 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax import lax
+
+# `jax.extend` loads Pallas, which takes longer than all of pybridge's own import: what is
+# imported with pybridge takes the names of `jax.extend.core` from here, or in its functions.
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr, Primitive
+else:
+    Primitive = type(lax.add_p)
+
+
+def jaxpr_as_fun(program: ClosedJaxpr) -> Callable[..., list[Any]]:
+    """Return a jaxpr as a function of its inputs: `jax.extend.core.jaxpr_as_fun`."""
+    from jax.extend.core import jaxpr_as_fun
+
+    return jaxpr_as_fun(program)
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,8 @@ def _passed_over() -> tuple[str, ...]:
 
 def inner_jaxprs(eqn: Any) -> Iterator[ClosedJaxpr]:
     """Yield the programs inside of an equation: of pjit, scan, cond, custom_jvp and the like."""
+    from jax.extend.core import ClosedJaxpr, Jaxpr
+
     for value in eqn.params.values():
         for part in value if isinstance(value, tuple | list) else (value,):
             if isinstance(part, ClosedJaxpr):

@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
-from jax.extend.core import Primitive
 from jax.interpreters import ad
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .._errors import UnsupportedModeError, explain
+from .._jaxprs import Primitive
 from ..primitives import same_mesh_axes
 from ._program import Numbers, Program
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr
 
 # Primitives whose output element depends on the same element of each operand alone.
 _ELEMENTWISE = frozenset(
@@ -92,6 +93,8 @@ def find_alignment(branch: ClosedJaxpr) -> Alignment:
 
 def _walk(jaxpr: Any, inputs: list[_Flow], found: Alignment) -> list[_Flow]:
     """Return the flow into each output."""
+    from jax.extend.core import Literal
+
     flows: dict[Any, _Flow] = dict(zip(jaxpr.invars, inputs, strict=True))
 
     def flow(atom: Any) -> _Flow:
@@ -129,6 +132,8 @@ def _union(flows: Sequence[_Flow]) -> _Flow:
 
 def _inner_jaxprs(eqn: Any) -> list[Any]:
     """Return the jaxprs that an equation evaluates on its operands, `[]` if it does not."""
+    from jax.extend.core import ClosedJaxpr, Jaxpr
+
     name = eqn.primitive.name
     if name in ("cond", "pybridge_switch"):
         return [branch.jaxpr for branch in eqn.params["branches"]]

@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import Tracer
-from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
 from .._errors import IndexOutOfBoundsError, explain
+from .._jaxprs import Primitive
 
 _LARGEST = np.iinfo(np.int32).max
 

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.core import eval_jaxpr
-from jax.extend.core import ClosedJaxpr
 from jax.tree_util import keystr
 
 from .._errors import ArgumentTypeError, BranchMismatchError, explain
 from ._nondifferentiable import arrays_shown
+
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr
 
 # `jax.tree_util.PyTreeDef` is a value without a type that checkers accept.
 TreeDef = Any

@@ -22,11 +22,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray, Tracer
-from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .._errors import DetectionError, explain
+from .._jaxprs import Primitive
 
 # Values of these packages are arrays, numbers, functions, names: JAX's tracers are among
 # them and are asked; nothing else of theirs can carry a derivative.

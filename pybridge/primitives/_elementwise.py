@@ -8,12 +8,11 @@ replaced by the first element that did; the results are selected element by elem
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr
 from jax.tree_util import keystr
 
 from .._errors import ArgumentValueError, BranchMismatchError, explain
@@ -21,6 +20,9 @@ from ._alignment import find_alignment
 from ._branches import Branches
 from ._masking import detach, guard, lane_any, run_if, select
 from ._switch_primitive import branch_masks
+
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr
 
 
 def broadcast_operands(

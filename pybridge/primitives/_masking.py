@@ -21,18 +21,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import ShapedArray
-from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .._errors import ArgumentValueError, explain
+from .._jaxprs import Primitive, jaxpr_as_fun
+
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr
 
 
 def concrete_index(index: Any) -> int | None:

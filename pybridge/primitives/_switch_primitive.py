@@ -16,15 +16,15 @@ stays undecided for as long as possible:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
+from .._jaxprs import Primitive, jaxpr_as_fun
 from ._detection import within_gradient_p
 from ._masking import (
     concrete_index,
@@ -34,6 +34,9 @@ from ._masking import (
     run_if,
     select,
 )
+
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr
 
 switch_p = Primitive("pybridge_switch")
 switch_p.multiple_results = True
