@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jax import lax
 
 Program = tuple[Callable[..., Any], tuple[Any, ...], set[str]]
@@ -47,14 +46,16 @@ def linen(model: Any, x: jax.Array, primitives: set[str], **options: Any) -> Pro
 
 @program("Flax linen: MLP")
 def linen_mlp() -> Program:
-    nn = pytest.importorskip("flax.linen")
+    from flax import linen as nn
+
     model = nn.Sequential([nn.Dense(4), nn.gelu, nn.LayerNorm(), nn.Dense(2)])
     return linen(model, normal(1, 2, 3), {"dot_general", "tanh", "rsqrt", "reduce_sum"})
 
 
 @program("Flax linen: CNN")
 def linen_cnn() -> Program:
-    nn = pytest.importorskip("flax.linen")
+    from flax import linen as nn
+
     layers = [
         nn.Conv(2, (3, 3)),
         nn.relu,
@@ -71,7 +72,7 @@ def linen_cnn() -> Program:
 
 @program("Flax linen: transformer block with dropout")
 def linen_transformer() -> Program:
-    nn = pytest.importorskip("flax.linen")
+    from flax import linen as nn
 
     class Block(nn.Module):
         @nn.compact
@@ -95,7 +96,8 @@ def linen_transformer() -> Program:
 
 @program("Flax nnx: MLP")
 def nnx_mlp() -> Program:
-    nnx = pytest.importorskip("flax.nnx")
+    from flax import nnx
+
     rngs = nnx.Rngs(0)
     model = nnx.Sequential(nnx.Linear(3, 4, rngs=rngs), nnx.relu, nnx.Linear(4, 2, rngs=rngs))
     graph, state = nnx.split(model)
@@ -108,7 +110,8 @@ def nnx_mlp() -> Program:
 
 @program("Flax nnx: CNN with batch normalisation")
 def nnx_cnn() -> Program:
-    nnx = pytest.importorskip("flax.nnx")
+    from flax import nnx
+
     rngs = nnx.Rngs(0)
     model = nnx.Sequential(
         nnx.Conv(1, 2, (3, 3), rngs=rngs),
@@ -129,7 +132,8 @@ def nnx_cnn() -> Program:
 
 @program("Flax nnx: self-attention")
 def nnx_attention() -> Program:
-    nnx = pytest.importorskip("flax.nnx")
+    from flax import nnx
+
     model = nnx.MultiHeadAttention(
         num_heads=2, in_features=4, decode=False, deterministic=True, rngs=nnx.Rngs(0)
     )
@@ -145,7 +149,8 @@ def nnx_attention() -> Program:
 
 
 def equinox(make: Callable[[Any, jax.Array], Any], x: jax.Array, primitives: set[str]) -> Program:
-    eqx = pytest.importorskip("equinox")
+    import equinox as eqx
+
     params, static = eqx.partition(make(eqx, jax.random.key(0)), eqx.is_array)
 
     def loss(params, x):
@@ -180,7 +185,7 @@ def equinox_cnn() -> Program:
 
 @program("Equinox: transformer block")
 def equinox_transformer() -> Program:
-    eqx = pytest.importorskip("equinox")
+    import equinox as eqx
 
     class Block(eqx.Module):
         attention: Any
@@ -204,7 +209,8 @@ def equinox_transformer() -> Program:
 
 @program("Equinox: GRU cell in a scan")
 def equinox_gru() -> Program:
-    eqx = pytest.importorskip("equinox")
+    import equinox as eqx
+
     cell = eqx.nn.GRUCell(2, 3, key=jax.random.key(0))
     params, static = eqx.partition(cell, eqx.is_array)
 

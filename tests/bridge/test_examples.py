@@ -34,8 +34,8 @@ def test_one_question():
         assert expected in line, line
 
 
+@pytest.mark.peers("sklearn")
 def test_jax_layer_in_flux():
-    pytest.importorskip("sklearn", reason='the example needs it: pip install -e ".[peers]"')
     accuracies = re.findall(r"test accuracy (\S+)", run_julia(EXAMPLES / "jax_layer_in_flux.jl"))
     assert len(accuracies) == 4
     assert float(accuracies[-1]) > 0.95
@@ -94,13 +94,7 @@ def run_julia(script: Path) -> str:
     return done.stdout
 
 
-needs_peers = pytest.mark.skipif(
-    not (find_spec("optax") and find_spec("sklearn")),
-    reason='needs optax and scikit-learn: pip install -e ".[peers]"',
-)
-
-
-@needs_peers
+@pytest.mark.peers("optax", "sklearn")
 def test_train_flux_layer_in_jax():
     last = run("train_flux_layer_in_jax.py").splitlines()[-1]
     name, accuracy = last.split(": ")
@@ -109,7 +103,7 @@ def test_train_flux_layer_in_jax():
 
 
 @pytest.mark.nightly
-@needs_peers
+@pytest.mark.peers("optax", "sklearn")
 def test_digits_three_ways(tmp_path):
     plot = tmp_path / "digits.svg"
     has_matplotlib = find_spec("matplotlib") is not None

@@ -7,7 +7,6 @@ import re
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flux_helpers import close, in_julia, inputs, model
 
@@ -147,7 +146,10 @@ def test_vmap_scan_and_forward_mode():
     np.testing.assert_allclose(jnp.sum(moved), jnp.sum(back * xs[1]), rtol=1e-4)
 
 
+@pytest.mark.peers("optax")
 def test_trained_by_optax_inside_scan():
+    import optax
+
     flux = model(DROPOUT)
     params, state = flux.init(jax.random.key(0))
     optimizer = optax.adam(0.1)

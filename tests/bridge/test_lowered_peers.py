@@ -73,16 +73,30 @@ LONG = (
     "Flax nnx: CNN with batch normalisation",
     "Gaussian process: multivariate normal density",
 )
+
+
+def whose(title):
+    """Mark a program with the peer that its title begins with."""
+    peer = title.split()[0].lower()
+    return [pytest.mark.peers(peer)] if peer in ("equinox", "flax", "optax") else []
+
+
+def when(title, column):
+    long = column not in ("value", "zygote") or (column == "zygote" and title in LONG)
+    return [pytest.mark.nightly] if long else []
+
+
 EACH = [
-    pytest.param(title, column, marks=pytest.mark.nightly)
-    if column not in ("value", "zygote") or (column == "zygote" and title in LONG)
-    else (title, column)
+    pytest.param(title, column, marks=whose(title) + when(title, column))
     for title in PROGRAMS
     for column in ("value", *SYSTEMS)
 ]
+ALL_GROUPS = [
+    pytest.param(group, marks=whose(group))
+    for group in [*GROUPS, *(f"optax losses: {name}" for name in OPTAX)]
+]
 
 
-@pytest.mark.peers
 @pytest.mark.parametrize(("title", "column"), EACH)
 def test_a_program(title, column, saw):
     f, args, expected = PROGRAMS[title]()
@@ -90,7 +104,7 @@ def test_a_program(title, column, saw):
 
 
 @pytest.mark.parametrize("column", OF_GROUPS)
-@pytest.mark.parametrize("group", [*GROUPS, *(f"optax losses: {name}" for name in OPTAX)])
+@pytest.mark.parametrize("group", ALL_GROUPS)
 def test_a_group_of_functions(group, column, saw):
     calls, expected = functions(group)
     f, args = as_program(calls)

@@ -75,8 +75,10 @@ def test_dense_under_transformations():
     assert np.allclose(hessian, np.diag(np.diag(hessian)))
 
 
+@pytest.mark.peers("optax")
 def test_dense_learns_with_optax():
-    optax = pytest.importorskip("optax")
+    import optax
+
     layer = pb.nn.Dense(3, 1)
     params, state = layer.init(jax.random.key(0))
     x = draw(2, (64, 3), np.float32)

@@ -17,7 +17,7 @@ from peers import import_torch
 from pybridge import nn
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
-pytestmark = ignore_mode_warnings
+pytestmark = [pytest.mark.peers, ignore_mode_warnings]
 KEY = jax.random.key(31)
 X = np.asarray(2 + 3 * random(KEY, (6, 4)))
 

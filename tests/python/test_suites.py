@@ -28,9 +28,14 @@ def test_finite_differences_see_both_sides_of_every_kink():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of functions that will go away
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    "library",
+    [
+        pytest.param(name, marks=pytest.mark.peers("optax") if name.startswith("optax") else ())
+        for name in LIBRARIES
+    ],
+)
 def test_every_function_of_a_library_gets_arguments_that_suit_it(library):
-    pytest.importorskip(library.partition(".")[0])
     asked = 0
     with double_precision():
         for case in library_cases(library):
