@@ -1,8 +1,9 @@
-"""What all tests share: the `julia` marker, and a loud word about what it skipped."""
+"""What all tests share: the markers `julia` and `peers`, and a loud word about what they skip."""
 
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import signal
 import subprocess
@@ -14,17 +15,26 @@ _DEVICES = "--xla_force_host_platform_device_count=8"
 if _DEVICES not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_DEVICES}".strip()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Compiling is most of the work. What one process has compiled, the others and later runs take
+# from here; the key holds JAX's version, its flags and the processor.
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "d" / "jax")
+)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import julia_state
+from quick import left_for_the_night
 
 # The installed entry point and this are one: pytest skips a module that it has by this name.
 pytest_plugins = ["pytester", "pybridge_pytest"]
 
 NOT_FOUND = "Julia not found: "
+QUICK = "not nightly"  # what pyproject.toml has for `-m`
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,6 +52,9 @@ def forget_compiled_programs():
 
 
 def pytest_configure(config):
+    if config.option.markexpr == QUICK:
+        # LLVM's optimisations take as long as the rest of a run; the long one has them.
+        os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     # A shell that starts tests in the background has them ignore Ctrl-C, and what they start too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -55,10 +68,15 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if any(folder in item.path.parts for folder in ("bridge", "julia")):
             item.add_marker("julia")
+    for item in left_for_the_night(i for i in items if not i.get_closest_marker("nightly")):
+        item.add_marker("nightly")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
+    for peer in (name for mark in item.iter_markers("peers") for name in mark.args):
+        if importlib.util.find_spec(peer) is None:
+            pytest.skip(f'needs {peer}: pip install -e ".[peers]"')
     if item.get_closest_marker("julia") is None:
         return
     reason = julia_state.why_not()
