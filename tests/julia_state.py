@@ -21,9 +21,10 @@ def why_not() -> str | None:
     from pybridge.julia._locate import choose_julia
     from pybridge.julia._session import session
 
-    if choose_julia().executable is None:
-        return "no julia on PATH, and none of PYBRIDGE_JULIA, PYTHON_JULIAPKG_EXE is set"
     try:
+        choice = choose_julia()
+        if choice.executable is None:
+            return f"{choice.origin}; PYBRIDGE_JULIA and PYTHON_JULIAPKG_EXE are not set"
         session()
     except BridgeError as error:
         return f"Julia did not start: {error}"

@@ -31,9 +31,11 @@ def why_absent(name: str) -> str | None:
         True
     """
     if row(name).language == "julia" and not has_julia():
+        from ..julia._locate import choose_julia
+
         return (
-            "Julia not found: no julia on PATH, and none of PYBRIDGE_JULIA, "
-            "PYTHON_JULIAPKG_EXE is set"
+            f"Julia not found: {choose_julia().origin}; "
+            "PYBRIDGE_JULIA and PYTHON_JULIAPKG_EXE are not set"
         )
     try:
         load(name)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from .._config import setting
 from .._errors import ConfigError, explain
-
-# What julia_src/Project.toml asks for.
-_OLDEST_JULIA = (1, 10, 0)
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class JuliaChoice:
 
     Attributes:
         executable: its path; None where juliapkg finds or installs one.
-        origin: who chose it.
+        origin: who chose it, and which one was passed over.
     """
 
     executable: str | None
@@ -50,10 +50,10 @@ def choose_julia() -> JuliaChoice:
     """Decide which Julia is used, without starting it.
 
     In this order: what juliacall or juliapkg were told, `PYBRIDGE_JULIA`, the `julia` on PATH if
-    it is new enough, and else what juliapkg finds or installs.
+    juliacall accepts its version, and else what juliapkg finds or installs.
 
     Raises:
-        ConfigError: `PYBRIDGE_JULIA` names no executable.
+        ConfigError: `PYBRIDGE_JULIA` names no executable, or one that juliacall does not accept.
     """
     for name in ("PYTHON_JULIACALL_EXE", "PYTHON_JULIAPKG_EXE"):
         if os.environ.get(name):
@@ -70,11 +70,53 @@ def choose_julia() -> JuliaChoice:
                     fix="Correct it, or unset it to use the julia on PATH.",
                 )
             )
+        refused = why_refused(path)
+        if refused is not None:
+            raise ConfigError(
+                explain(
+                    "PYBRIDGE_JULIA",
+                    expected=f"a Julia {wanted_by_juliacall()}, as {_juliacall()} wants it",
+                    got=f"{path}, which {refused}",
+                    fix="Name another, or unset it to let juliapkg find or install one.",
+                )
+            )
         return JuliaChoice(path, chosen.origin)
     path = shutil.which("julia")
-    if path is not None and (julia_version(path) or (0, 0, 0)) >= _OLDEST_JULIA:
+    if path is None:
+        return JuliaChoice(None, "no julia on PATH: juliapkg finds or installs one")
+    refused = why_refused(path)
+    if refused is None:
         return JuliaChoice(path, "julia on PATH")
-    return JuliaChoice(None, "juliapkg finds or installs one")
+    wanted = f"{_juliacall()} wants {wanted_by_juliacall()}"
+    return JuliaChoice(None, f"{path} {refused}, and {wanted}: juliapkg finds or installs another")
+
+
+def wanted_by_juliacall() -> str:
+    """Read which versions of Julia the installed juliacall accepts, for example `"^1.10.3"`."""
+    found = find_spec("juliacall")
+    assert found is not None and found.submodule_search_locations
+    requirements = Path(found.submodule_search_locations[0], "juliapkg.json")
+    return json.loads(requirements.read_text())["julia"]
+
+
+def why_refused(executable: str) -> str | None:
+    """Say why juliacall does not accept a julia; None where it does.
+
+    Returns:
+        For example `"is Julia 1.9.4"`.
+    """
+    from juliapkg.compat import Compat, Version
+
+    found = julia_version(executable)
+    if found is None:
+        return "does not answer to --version"
+    if Version(*found) in Compat.parse(wanted_by_juliacall()):
+        return None
+    return f"is Julia {'.'.join(map(str, found))}"
+
+
+def _juliacall() -> str:
+    return f"juliacall {version('juliacall')}"
 
 
 def julia_version(executable: str) -> tuple[int, int, int] | None:

@@ -15,7 +15,7 @@ from .._config import settings
 from .._errors import BridgeError
 from ._environments import entries, folder
 from ._ffi import xla_calls_julia
-from ._locate import choose_julia, julia_source, julia_version
+from ._locate import choose_julia, julia_source, julia_version, wanted_by_juliacall
 from ._session import is_started, session
 
 
@@ -76,7 +76,8 @@ def _julia() -> list[Row]:
         rows = [Row("executable", choice.executable or "none yet", choice.origin)]
         if choice.executable is not None:
             found = julia_version(choice.executable)
-            rows.append(Row("version", ".".join(map(str, found)) if found else "no answer"))
+            number = ".".join(map(str, found)) if found else "no answer"
+            rows.append(Row("version", number, f"juliacall wants {wanted_by_juliacall()}"))
         rows.append(Row("PyBridge sources", str(julia_source())))
         started = session()
     except BridgeError as error:
