@@ -22,7 +22,8 @@ import pytest
 import pybridge as pb
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+ROOTS = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+PAGES = [*ROOTS, *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 
@@ -200,17 +201,33 @@ def test_links_lead_somewhere(name):
 def test_every_page_is_in_the_navigation():
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     listed = re.findall(r": ([\w/-]+\.md)$", text, re.MULTILINE)
-    pages = [page.relative_to(ROOT / "docs").as_posix() for page in PAGES[2:]]
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in PAGES[len(ROOTS) :]]
     assert sorted(listed) == sorted(pages)
 
 
-def test_readme_names_the_commands_and_extras_that_there_are():
+def shell_commands(page: Path) -> list[str]:
+    blocks = re.findall(r"^```sh\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
+    return [line for block in blocks for line in block.splitlines() if not line.startswith("#")]
+
+
+def test_readme_has_two_commands_with_extras_that_there_are():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert ".venv/bin/pip install -e . && .venv/bin/pybridge check" in text
-    assert '.venv/bin/pip install -e ".[test]" && .venv/bin/python -m pytest' in text
+    first, second = shell_commands(ROOT / "README.md")
+    assert first.endswith(".venv/bin/pip install -e . && .venv/bin/pybridge check")
+    assert second.startswith('.venv/bin/pip install -e ".[test]" && .venv/bin/python -m pytest')
     assert "test" in project["optional-dependencies"]
     assert "pybridge" in project["scripts"]
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/getting-started.md"])
+def test_commands_that_install_and_test_are_those_that_ci_runs(name):
+    ci = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    workflow = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+    commands = shell_commands(ROOT / name)
+    assert commands
+    for command in commands:
+        if command not in shell_commands(ROOT / "README.md"):
+            assert command.replace(".venv/bin/", "") in ci + workflow, command
 
 
 def test_a_wrong_result_fails(tmp_path):
