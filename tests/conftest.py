@@ -28,7 +28,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import julia_state
-from quick import left_for_the_night
+from quick import LONG, left_for_the_night
 
 # The installed entry point and this are one: pytest skips a module that it has by this name.
 pytest_plugins = ["pytester", "pybridge_pytest"]
@@ -55,6 +55,8 @@ def pytest_configure(config):
     if config.option.markexpr == QUICK:
         # LLVM's optimisations take as long as the rest of a run; the long one has them.
         os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    else:
+        os.environ[LONG] = "1"
     # A shell that starts tests in the background has them ignore Ctrl-C, and what they start too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -62,12 +64,15 @@ def pytest_configure(config):
     config.option.loadscopereorder = False
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     # Two tests that take minutes each: last, they would run alone.
     items.sort(key=lambda item: "julia" not in item.path.parts)
     for item in items:
         if any(folder in item.path.parts for folder in ("bridge", "julia")):
             item.add_marker("julia")
+        # The long tests have properties with more examples.
+        if config.option.markexpr != QUICK and item.get_closest_marker("hypothesis"):
+            item.add_marker("nightly")
     for item in left_for_the_night(i for i in items if not i.get_closest_marker("nightly")):
         item.add_marker("nightly")
 

@@ -1,11 +1,19 @@
-"""Which cases of a parametrised test the quick run takes."""
+"""Which cases of a parametrised test, and how many of a property, the quick run takes."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
+
+LONG = "PYBRIDGE_LONG_TESTS"  # an environment variable, which processes of a run share
+
+
+def examples(count: int) -> int:
+    """Return how many examples of a property a run takes: all of `count` in the long one."""
+    return count if LONG in os.environ else max(count // 4, 4)
 
 
 def left_for_the_night(items: Iterable[Any]) -> list[Any]:

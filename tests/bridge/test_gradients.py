@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from quick import examples
 
 import pybridge as pb
 
@@ -221,7 +222,7 @@ def test_every_dtype_comes_back_as_it_went(dtype, shape, layout):
     np.testing.assert_array_equal(y, x)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     x=hnp.arrays(
         np.float64,

@@ -13,6 +13,7 @@ from bridge_helpers import counted, julia, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from quick import examples
 
 import pybridge as pb
 
@@ -192,13 +193,13 @@ ARRAYS = hnp.arrays(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(x=ARRAYS, layout=st.sampled_from(LAYOUTS))
 def test_any_array_comes_back(x, layout):
     same(jax.jit(julia("identity", layout=layout))(x), x, rtol=0, atol=0)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(x=ARRAYS.filter(lambda x: x.ndim > 0), layout=st.sampled_from(LAYOUTS))
 def test_julia_counts_elements_as_the_layout_says(x, layout):
     numbers = np.arange(1, x.size + 1, dtype=np.float32)

@@ -9,6 +9,7 @@ import pytest
 from bridge_helpers import julia
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quick import examples
 
 WORDS = st.integers(0, 2**32 - 1)
 KEYS = st.tuples(WORDS, WORDS).map(lambda pair: np.array(pair, "uint32"))
@@ -35,7 +36,7 @@ def x64():
         yield
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(key=KEYS, shape=SHAPES, p=PROBABILITIES, dtype=st.sampled_from(DTYPES))
 def test_masks_are_jaxs(key, shape, p, dtype):
     mask = reverse("(key, p, x) -> PyBridge.keep_mask(key, p[], size(x))")
@@ -44,7 +45,7 @@ def test_masks_are_jaxs(key, shape, p, dtype):
     np.testing.assert_array_equal(got, mask_of(key, p, shape))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(key=KEYS, shape=SHAPES, dtype=st.sampled_from(DTYPES))
 def test_numbers_are_jaxs(key, shape, dtype):
     typed = jax.random.wrap_key_data(key)
@@ -58,7 +59,7 @@ def test_numbers_are_jaxs(key, shape, dtype):
     )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(key=KEYS, data=WORDS)
 def test_keys_from_keys_are_jaxs(key, data):
     typed = jax.random.wrap_key_data(key)

@@ -375,3 +375,46 @@ def test_a_system_that_cannot_be_loaded_touches_no_other(run_python, tmp_path):
         """,
         env={**os.environ, "PYBRIDGE_ENVIRONMENTS": str(tmp_path / "file" / "below")},
     )
+
+
+def test_an_extension_that_fails_is_absent_in_one_line(run_python, tmp_path):
+    # A package of Yota's name and nothing in it: PyBridge's extension cannot compile.
+    output = run_python(
+        """
+        import contextlib, io, pathlib
+        import pybridge as pb
+        from pybridge.cli import main
+        from pybridge.julia._environments import _DONE, entries, folder
+        from pybridge.julia._session import session
+
+        place = folder("Yota", session().project, session().julia_version)
+        source = place / "Yota"
+        (source / "src").mkdir(parents=True)
+        uuid = entries()["Yota"]["uuid"]
+        (source / "Project.toml").write_text(f'name = "Yota"\\nuuid = "{uuid}"\\nversion = "0.8.5"')
+        (source / "src" / "Yota.jl").write_text("module Yota end")
+        (place / "Project.toml").write_text(f'[deps]\\nYota = "{uuid}"')
+        (place / "Manifest.toml").write_text(
+            f'manifest_format = "2.0"\\n[[deps.Yota]]\\npath = "{source}"\\nuuid = "{uuid}"'
+        )
+        (place / _DONE).touch()
+
+        state = {b.name: b for b in pb.backends() if b.name != "tracker"}
+        reason = state["yota"].reason
+        assert not state["yota"].available
+        assert reason.startswith(f"Yota does not load in Julia {session().julia_version}: "), reason
+        assert "Umlaut" in reason and "\\n" not in reason, reason
+        f = pb.from_julia("x -> x^2")
+        for name in ("zygote", "forwarddiff"):
+            assert pb.grad(f, backend=name)(3.0) == 6.0
+
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            status = main(["check", "--scenario", "where-log"])
+        assert status == 0, printed.getvalue()
+        assert printed.getvalue().count("does not load in Julia") == 1, printed.getvalue()
+        """,
+        env={**os.environ, "PYBRIDGE_ENVIRONMENTS": str(tmp_path)},
+        timeout=600,
+    )
+    assert "Stacktrace" not in output and "ERROR" not in output, output

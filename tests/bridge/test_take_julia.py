@@ -7,6 +7,7 @@ import pytest
 from bridge_helpers import julia
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quick import examples
 
 import pybridge as pb
 
@@ -39,7 +40,7 @@ CASES = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(CASES)
 def test_values_and_gradients_are_those_of_jax(case):
     mode, axis, indices = case

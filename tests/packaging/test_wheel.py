@@ -38,9 +38,10 @@ def wheel(tmp_path_factory) -> Path:
 def installed(wheel, tmp_path_factory) -> Path:
     """Install the wheel into an environment that sees this one's dependencies; its python."""
     folder = tmp_path_factory.mktemp("elsewhere")
-    venv.create(folder / "venv", with_pip=True)
+    venv.create(folder / "venv", with_pip=False)
     python = folder / "venv" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "--no-deps", wheel, cwd=folder)
+    pip = (sys.executable, "-m", "pip", "--python", python)
+    run(*pip, "install", "--quiet", "--no-deps", wheel, cwd=folder)
     (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
     here = [p for p in sys.path if p.endswith("site-packages")]
     # Behind the new environment's own folder, so that its pybridge is the one that is found.

@@ -26,6 +26,15 @@ def maybe_jit(request):
 
 
 @pytest.fixture
+def optimised():
+    """Compile with all optimisations, for tests that look at compiled programs."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture
 def x64():
     """Switch double precision on for one test."""
     yield from _with_x64(True)

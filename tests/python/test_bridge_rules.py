@@ -13,6 +13,7 @@ from fake_bridge import cubic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
+from quick import examples
 
 import pybridge as pb
 
@@ -206,7 +207,7 @@ def test_cond_keeps_lanes_apart() -> None:
     assert seen and all(row[0] > 0 for row in seen)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.integers(0, 3), st.integers(0, 2), st.integers(0, 10_000))
 def test_any_batch(size: int, axis: int, seed: int) -> None:
     """Any size and axis of a batch, the empty one too, equals a Python loop."""

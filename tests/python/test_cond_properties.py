@@ -9,6 +9,7 @@ import pytest
 from cond_helpers import total
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quick import examples
 
 import pybridge as pb
 
@@ -75,7 +76,7 @@ def alone(function, order):
 
 @pytest.mark.parametrize("derivative", DERIVATIVES)
 @pytest.mark.parametrize("mapped", [True, False], ids=["vmap", "array"])
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=examples(8), deadline=None, derandomize=True)
 @given(
     name=st.sampled_from(sorted(POLES)),
     other=st.sampled_from(sorted(ELSE)),

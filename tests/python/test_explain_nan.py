@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
+from quick import examples
 
 from pybridge._errors import ArgumentTypeError, ArgumentValueError
 from pybridge.consistency import _nan_tape
@@ -708,7 +709,7 @@ _RISKY = {
 }
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=examples(12))
 @given(
     st.sampled_from(sorted(_RISKY)),
     st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), min_size=3, max_size=3),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quick import examples
 
 from pybridge._errors import ArgumentTypeError
 from pybridge._finite import (
@@ -56,7 +57,7 @@ def test_smooth_functions(name):
     st.lists(st.floats(-5, 5), min_size=1, max_size=6),
     st.floats(-3, 3),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_polynomials(coefficients, x):
     poly = np.polynomial.Polynomial(coefficients)
     _, derivative, error = finite_gradient(lambda v: poly(np.asarray(v)), (x,))
@@ -65,7 +66,7 @@ def test_polynomials(coefficients, x):
 
 
 @given(st.floats(-2, 2), st.floats(-2, 2), st.floats(-2, 2))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_jvp_is_linear_in_the_tangent(x, v, w):
     def f(a):
         return jnp.stack([jnp.sin(a), a**2])

@@ -12,7 +12,7 @@ from pybridge._finite import finite_gradient
 from pybridge._sampling import double_precision
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-COUNT = 20
+COUNTS = [pytest.param(20, marks=pytest.mark.nightly)]
 
 
 def load(name):
@@ -75,15 +75,17 @@ def test_a_planted_fault_is_wrong_by_finite_differences(number):
         assert slope > 1e-7
 
 
-def test_no_false_alarm_on_smooth_functions():
-    outcomes = list(faults.checks("smooth", 0, range(COUNT)))
-    assert [faults.complaint(outcome) for outcome in outcomes] == [""] * COUNT
+@pytest.mark.parametrize("count", [6, *COUNTS])
+def test_no_false_alarm_on_smooth_functions(count):
+    outcomes = list(faults.checks("smooth", 0, range(count)))
+    assert [faults.complaint(outcome) for outcome in outcomes] == [""] * count
 
 
-def test_planted_faults_are_found():
-    outcomes = list(faults.checks("planted", 0, range(COUNT)))
+@pytest.mark.parametrize("count", [len(programs.FAULTS), *COUNTS])
+def test_planted_faults_are_found(count):
+    outcomes = list(faults.checks("planted", 0, range(count)))
     assert {outcome.kind for outcome in outcomes} == set(programs.FAULTS)
-    assert [faults.complaint(outcome) for outcome in outcomes] == [""] * COUNT
+    assert [faults.complaint(outcome) for outcome in outcomes] == [""] * count
 
 
 def test_a_missing_mode_is_no_finding():

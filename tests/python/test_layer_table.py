@@ -18,10 +18,20 @@ from pybridge.consistency import (
 )
 
 CASES = load_layers()
+NIGHTLY = [pytest.mark.nightly]
 FINITE = prepare("finite")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+FIRSTS = {case.name: case for case in reversed(CASES)}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.title, marks=[] if case in FIRSTS.values() else NIGHTLY)
+        for case in CASES
+    ],
+)
 def test_jaxs_gradients_are_the_finite_differences(case):
     answer = compare(case, FINITE, "float64")
     assert answer.status == "right", answer

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jax.test_util import check_grads
 from nn_helpers import conv_reference, conv_transpose_reference, draw, fixed, forward
+from quick import examples
 
 import pybridge as pb
 
@@ -98,7 +99,7 @@ SIZES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(SIZES, st.data())
 def test_output_size_is_the_formula(axes, data):
     kernel, stride, dilation, before, after = zip(*axes, strict=True)
@@ -122,7 +123,7 @@ def test_output_size_is_the_formula(axes, data):
     np.testing.assert_allclose(got, y, rtol=1e-4, atol=1e-4)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(SIZES, st.data())
 def test_transposed_output_size_is_the_formula(axes, data):
     kernel, stride, dilation, before, after = zip(*axes, strict=True)
@@ -149,7 +150,7 @@ def test_transposed_output_size_is_the_formula(axes, data):
     np.testing.assert_allclose(y, reference, rtol=1e-4, atol=1e-4)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 3), st.integers(1, 20))
 def test_same_padding(kernel, stride, dilation, size):
     options = {"stride": stride, "dilation": dilation, "pad": "same"}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layer_helpers import close, ignore_mode_warnings, random
+from quick import examples
 
 import pybridge as pb
 from pybridge import nn
@@ -28,7 +29,7 @@ def run(layer, x, key=KEY, training=True):
     p=st.floats(0, 1),
     dtype=st.sampled_from([np.float16, jnp.bfloat16, np.float32]),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_the_mask_is_jaxs_bernoulli(seed, shape, p, dtype):
     key = jax.random.key(seed)
     x = jnp.ones(shape, dtype)

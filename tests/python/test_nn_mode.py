@@ -246,6 +246,7 @@ def test_one_value_per_channel_of_an_instance(shape):
         jax.grad(f)(jnp.ones(shape))
 
 
+@pytest.mark.usefixtures("optimised")
 def test_the_mode_of_the_answer_costs_nothing():
     """The gradient's program in auto mode is the one with an explicit mode."""
     model = nn.Chain(nn.BatchNorm(4), jnp.tanh, nn.Dropout(0.5))
@@ -265,4 +266,5 @@ def test_the_mode_of_the_answer_costs_nothing():
     auto, explicit = program("auto"), program(True)
     assert "conditional" not in auto
     assert auto.count("fusion(") == explicit.count("fusion(")
-    assert len(auto.splitlines()) == len(explicit.splitlines())
+    # Beside its instructions the text has a table of the lines of source that were traced.
+    assert auto.count(" = ") == explicit.count(" = ")

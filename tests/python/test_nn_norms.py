@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layer_helpers import central_difference, close, fresh, ignore_mode_warnings, random
+from quick import examples
 
 import pybridge as pb
 from pybridge import nn
@@ -212,7 +213,7 @@ def test_the_case_of_the_paper_numbers(maybe_jit):
     scale=st.floats(0.5, 2.0),
     shape=st.tuples(st.integers(2, 20), st.integers(1, 5)),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_float32_keeps_its_digits_where_the_mean_is_large(mean, scale, shape):
     """What is lost is the rounding of the sum, a unit in its last place."""
     x = np.float32(mean) + np.float32(scale) * np.asarray(random(KEY, shape))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.test_util import check_grads
 from nn_helpers import draw, forward, pool_reference
+from quick import examples
 
 import pybridge as pb
 
@@ -53,7 +54,7 @@ WINDOWS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(WINDOWS, st.data())
 def test_output_size_is_the_formula(axes, data):
     window, stride, before, after = zip(*axes, strict=True)

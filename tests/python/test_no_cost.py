@@ -14,6 +14,8 @@ from jax import lax
 
 import pybridge as pb
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 
 def chain(x):
     return jnp.sum(jnp.tanh(x) * jnp.sin(x) + jnp.exp(-x * x))

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from nondifferentiable_helpers import ND, Pair, Plain
+from quick import examples
 
 import pybridge as pb
 
@@ -39,7 +40,7 @@ def agree(found, want):
     assert getattr(found, "dtype", None) == getattr(want, "dtype", None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(numbers, numbers, st.sampled_from(BINARY))
 def test_operators_act_on_the_value(a, b, op):
     want = op(a, b)

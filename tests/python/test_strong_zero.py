@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 from jax.sharding import PartitionSpec as P
+from quick import examples
 
 import pybridge as pb
 from pybridge._errors import ArgumentTypeError, UnsupportedModeError
@@ -435,7 +436,7 @@ def _composed(steps, which):
     return lambda x: functools.reduce(lambda x, name: STEPS[name][which](x), steps, x).sum()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=4),
        st.lists(VALUES, min_size=9, max_size=9))  # fmt: skip
 def test_random_programs_have_the_gradient_of_their_safe_twins(steps, numbers):

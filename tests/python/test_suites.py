@@ -14,6 +14,7 @@ from pybridge.consistency._words import notes
 SYSTEMS = [prepare("jax"), prepare("finite")]
 
 
+@pytest.mark.nightly
 def test_conventions_of_jax_are_as_documented():
     run = run_scenarios(load_scenarios("conventions"), SYSTEMS)
     assert run.ok, [note for note in notes(run) if note.status in ("wrong", "error")]
@@ -31,8 +32,9 @@ def test_finite_differences_see_both_sides_of_every_kink():
 @pytest.mark.parametrize(
     "library",
     [
-        pytest.param(name, marks=pytest.mark.peers("optax") if name.startswith("optax") else ())
-        for name in LIBRARIES
+        pytest.param("jax.nn"),
+        pytest.param("jax.scipy.special", marks=pytest.mark.nightly),
+        pytest.param("optax.losses", marks=[pytest.mark.nightly, pytest.mark.peers("optax")]),
     ],
 )
 def test_every_function_of_a_library_gets_arguments_that_suit_it(library):
@@ -45,6 +47,11 @@ def test_every_function_of_a_library_gets_arguments_that_suit_it(library):
             value = jax.tree.leaves(case.function(*case.args))
             assert all(np.isfinite(np.asarray(leaf)).all() for leaf in value), case.name
     assert asked > 20
+
+
+def test_every_library_has_its_test():
+    (mark,) = test_every_function_of_a_library_gets_arguments_that_suit_it.pytestmark[:1]
+    assert {param.values[0] for param in mark.args[1]} == set(LIBRARIES)
 
 
 def test_what_is_not_asked_is_listed():

@@ -10,6 +10,7 @@ from jax import lax
 from jax.experimental import checkify
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from quick import examples
 
 import pybridge as pb
 from pybridge._sampling import double_precision
@@ -54,7 +55,7 @@ def numpy_take(x, indices, axis, mode):
     return np.where(valid.reshape(shape), y, np.nan).astype(x.dtype)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     indices=INDICES,
     shape=st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple),
@@ -176,7 +177,7 @@ def test_the_case_of_jax_5760(maybe_jit):
     equal(maybe_jit(jax.jacfwd(f))(X), [1, 0, 1])
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(
     indices=INDICES,
     axis=st.sampled_from([None, 0, 1, -1]),
