@@ -75,8 +75,8 @@ def choose_julia() -> JuliaChoice:
             raise ConfigError(
                 explain(
                     "PYBRIDGE_JULIA",
-                    expected=f"a Julia {wanted_by_juliacall()}, as {_juliacall()} wants it",
-                    got=f"{path}, which {refused}",
+                    expected="a Julia that juliacall accepts",
+                    got=refused,
                     fix="Name another, or unset it to let juliapkg find or install one.",
                 )
             )
@@ -87,36 +87,46 @@ def choose_julia() -> JuliaChoice:
     refused = why_refused(path)
     if refused is None:
         return JuliaChoice(path, "julia on PATH")
-    wanted = f"{_juliacall()} wants {wanted_by_juliacall()}"
-    return JuliaChoice(None, f"{path} {refused}, and {wanted}: juliapkg finds or installs another")
+    return JuliaChoice(None, f"{refused}: juliapkg finds or installs another")
 
 
-def wanted_by_juliacall() -> str:
-    """Read which versions of Julia the installed juliacall accepts, for example `"^1.10.3"`."""
+def requirements() -> dict[str, str]:
+    """Say which versions of Julia juliapkg will accept, by who wants them.
+
+    Returns:
+        Compat specifiers of Julia's: for example `{"juliacall 0.9.37": "^1.10.3"}`, and beside it
+        what Python's OpenSSL admits, if that is not every Julia. Julia has one of its own, and a
+        process can hold only one.
+    """
+    import ssl
+
+    from juliapkg.deps import openssl_compat
+
     found = find_spec("juliacall")
     assert found is not None and found.submodule_search_locations
-    requirements = Path(found.submodule_search_locations[0], "juliapkg.json")
-    return json.loads(requirements.read_text())["julia"]
+    file = Path(found.submodule_search_locations[0], "juliapkg.json")
+    wanted = {f"juliacall {version('juliacall')}": json.loads(file.read_text())["julia"]}
+    _, admitted = openssl_compat()
+    if admitted is not None:
+        wanted[f"Python's {' '.join(ssl.OPENSSL_VERSION.split()[:2])}"] = admitted
+    return wanted
 
 
 def why_refused(executable: str) -> str | None:
-    """Say why juliacall does not accept a julia; None where it does.
+    """Say why juliapkg would not accept a julia; None where it would.
 
     Returns:
-        For example `"is Julia 1.9.4"`.
+        For example `"/usr/bin/julia is Julia 1.9.4, and juliacall 0.9.37 wants ^1.10.3"`.
     """
     from juliapkg.compat import Compat, Version
 
     found = julia_version(executable)
     if found is None:
-        return "does not answer to --version"
-    if Version(*found) in Compat.parse(wanted_by_juliacall()):
-        return None
-    return f"is Julia {'.'.join(map(str, found))}"
-
-
-def _juliacall() -> str:
-    return f"juliacall {version('juliacall')}"
+        return f"{executable} does not answer to --version as a Julia does"
+    for who, wanted in requirements().items():
+        if Version(*found) not in Compat.parse(wanted):
+            return f"{executable} is Julia {'.'.join(map(str, found))}, and {who} wants {wanted}"
+    return None
 
 
 def julia_version(executable: str) -> tuple[int, int, int] | None:

@@ -15,7 +15,7 @@ from .._config import settings
 from .._errors import BridgeError
 from ._environments import entries, folder
 from ._ffi import xla_calls_julia
-from ._locate import choose_julia, julia_source, julia_version, wanted_by_juliacall
+from ._locate import choose_julia, julia_source, julia_version, requirements
 from ._session import is_started, session
 
 
@@ -77,7 +77,8 @@ def _julia() -> list[Row]:
         if choice.executable is not None:
             found = julia_version(choice.executable)
             number = ".".join(map(str, found)) if found else "no answer"
-            rows.append(Row("version", number, f"juliacall wants {wanted_by_juliacall()}"))
+            wanted = [f"{who} wants {versions}" for who, versions in requirements().items()]
+            rows.append(Row("version", number, "; ".join(wanted)))
         rows.append(Row("PyBridge sources", str(julia_source())))
         started = session()
     except BridgeError as error:

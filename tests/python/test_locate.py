@@ -7,11 +7,24 @@ import os
 import pytest
 
 import pybridge as pb
-from pybridge.julia._locate import choose_julia, julia_version, wanted_by_juliacall
+from pybridge.julia._locate import JuliaChoice, choose_julia, julia_version, requirements
 
 
 @pytest.fixture
-def julia(tmp_path, monkeypatch):
+def openssl(monkeypatch):
+    """Return a function that chooses the version of Python's OpenSSL."""
+    import ssl
+
+    def choose(*version):
+        monkeypatch.setattr(ssl, "OPENSSL_VERSION_INFO", version)
+        monkeypatch.setattr(ssl, "OPENSSL_VERSION", f"OpenSSL {'.'.join(map(str, version))} 2026")
+
+    choose(3, 5, 0)
+    return choose
+
+
+@pytest.fixture
+def julia(tmp_path, monkeypatch, openssl):
     """Return a function that puts a `julia` of some version on PATH, in front of any other."""
     for name in ("PYBRIDGE_JULIA", "PYTHON_JULIAPKG_EXE", "PYTHON_JULIACALL_EXE"):
         monkeypatch.delenv(name, raising=False)
@@ -40,15 +53,32 @@ def test_a_julia_on_the_path_is_used(julia, number):
         ("julia version 1.9.4", "is Julia 1.9.4"),
         ("julia version 1.10.2", "is Julia 1.10.2"),
         ("julia version 2.0.0", "is Julia 2.0.0"),
-        ("nothing", "does not answer to --version"),
     ],
 )
 def test_one_that_juliacall_does_not_accept_is_passed_over_with_both_versions(julia, says, said):
     path = julia(says)
+    (who, wanted), *_ = requirements().items()
+    origin = f"{path} {said}, and {who} wants {wanted}: juliapkg finds or installs another"
+    assert choose_julia() == JuliaChoice(None, origin)
+
+
+def test_what_is_no_julia_is_passed_over(julia):
+    path = julia("nothing")
+    assert choose_julia().executable is None
+    assert choose_julia().origin.startswith(f"{path} does not answer to --version")
+
+
+@pytest.mark.parametrize(
+    ("number", "version", "used"),
+    [("1.12.5", (3, 0, 19), False), ("1.11.6", (3, 0, 19), True), ("1.12.5", (3, 6, 0), True)],
+)
+def test_pythons_openssl_has_to_be_as_new_as_julias(julia, openssl, number, version, used):
+    path = julia(f"julia version {number}")
+    openssl(*version)
     choice = choose_julia()
-    assert choice.executable is None
-    assert f"{path} {said}" in choice.origin
-    assert f"wants {wanted_by_juliacall()}" in choice.origin
+    assert choice.executable == (path if used else None)
+    if not used:
+        assert f"{path} is Julia {number}, and Python's OpenSSL 3.0.19 wants 1" in choice.origin
 
 
 def test_one_that_was_asked_for_is_an_error_with_both_versions(julia, monkeypatch):
@@ -56,7 +86,7 @@ def test_one_that_was_asked_for_is_an_error_with_both_versions(julia, monkeypatc
     with pytest.raises(pb.ConfigError) as raised:
         choose_julia()
     assert "is Julia 1.10.2" in str(raised.value)
-    assert wanted_by_juliacall() in str(raised.value)
+    assert all(wanted in str(raised.value) for wanted in requirements().values())
 
 
 def test_without_any_juliapkg_is_named(monkeypatch, tmp_path):
