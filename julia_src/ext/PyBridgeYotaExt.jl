@@ -13,6 +13,18 @@ using Yota: Yota
 PyBridge.check_available(::YotaBackend) = true
 PyBridge.reads_rules(::YotaBackend) = true
 
+# For the line of a statement, Umlaut 0.7.1 reads the field `linetable` of Julia's intermediate
+# code. Julia 1.12 has none, and the place of the method has to do. It is what Umlaut itself
+# says where the table has no entry, and for its messages alone. Nothing is replaced: without
+# this method Umlaut traces nothing there.
+@static if !hasfield(Core.Compiler.IRCode, :linetable) && pkgversion(Yota.Umlaut) <= v"0.7.1"
+    function Yota.Umlaut.getlineinfo(ir::Core.Compiler.IRCode, ::Int)
+        instance = ir.debuginfo.def
+        method = instance isa Core.MethodInstance ? instance.def : instance
+        return method isa Method ? "near $(method.file):$(method.line)" : "near $method"
+    end
+end
+
 # Trace `f(args...)` and put rules in place of the calls that have one. Only after that do
 # the values on the tape know that they are within a gradient.
 function traced(f, args...)

@@ -13,6 +13,7 @@ module PyBridge
 using ChainRulesCore: ChainRulesCore, @thunk, AbstractZero, HasReverseMode, NoTangent,
     ProjectTo, RuleConfig, Tangent, ZeroTangent, rrule_via_ad, unthunk
 using LinearAlgebra: BLAS, LinearAlgebra
+using Logging: AbstractLogger, Logging, with_logger
 using NNlib: NNlib
 using PrecompileTools: @compile_workload, @setup_workload
 using Random: AbstractRNG, Random
@@ -36,6 +37,7 @@ include("bridge/devices.jl")
 include("bridge/outputs.jl")
 include("bridge/ffi.jl")
 include("nn/rebuild.jl")
+include("loading.jl")
 include("boundary.jl")
 include("nn/models.jl")
 include("jaxfunction.jl")

@@ -283,11 +283,6 @@ function answer(mailbox)
     return nothing
 end
 
-function load(package)
-    loaded = Base.require(Main, Symbol(package))
-    return Base.pkgversion(loaded)
-end
-
 function add_environment(path)
     path in LOAD_PATH || push!(LOAD_PATH, path)
     return path

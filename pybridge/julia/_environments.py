@@ -59,6 +59,10 @@ def load(session: Session, package: str) -> str:
     try:
         return session.call(lambda library: library.request("load", package))
     except JuliaError as error:
+        if error.julia_type == "NotLoadedError":
+            raise BackendNotLoadedError(
+                f"{package} does not load in Julia {session.julia_version}: {error.julia_message}"
+            ) from error
         raise BackendNotLoadedError(
             f"{package} did not load: {error.julia_message}\n"
             f"The main Julia environment is {session.project}. To add the package there, type\n"
