@@ -2,8 +2,9 @@
 
 Each branch becomes a jaxpr without constants: what it closes over, differentiated tracers
 included, is hoisted to explicit operands, so that the rules of the switch see every value
-that a branch depends on. All branches take the same inputs and return the same tree of
-outputs with the same shapes and dtypes, or the mismatch is reported with its path.
+that a branch depends on; so is the number of the lane, `lax.axis_index`. All branches take
+the same inputs and return the same tree of outputs with the same shapes and dtypes, or the
+mismatch is reported with its path.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from jax.extend.core import ClosedJaxpr
 from jax.tree_util import keystr
 
 from .._errors import ArgumentTypeError, BranchMismatchError, explain
+from ._collectives import lane_numbers, with_lane_numbers
 from ._nondifferentiable import arrays_shown
 
 # `jax.tree_util.PyTreeDef` is a value without a type that checkers accept.
@@ -81,12 +83,20 @@ class Branches:
                 positions[id(const)] = len(hoisted)
                 hoisted.append(const)
 
+        numbers: dict[Any, int] = {}
+        for name in (name for branch in self.traced for name in lane_numbers(branch.jaxpr)):
+            if name not in numbers:
+                numbers[name] = len(hoisted)
+                hoisted.append(lax.axis_index(name))
+
         def without_constants(closed: ClosedJaxpr) -> ClosedJaxpr:
             own = [positions[id(const)] for const in closed.consts]
 
             def function(*args: Any) -> list[Any]:
                 consts, operands = [args[i] for i in own], args[len(hoisted) :]
-                return self._promoted(eval_jaxpr(closed.jaxpr, consts, *operands))
+                of_lane = {name: args[i] for name, i in numbers.items()}
+                evaluate = with_lane_numbers(ClosedJaxpr(closed.jaxpr, consts))
+                return self._promoted(evaluate(of_lane, *operands))
 
             return jax.make_jaxpr(function)(*hoisted, *self.operands)
 

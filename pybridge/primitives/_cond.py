@@ -54,7 +54,8 @@ def cond(
         ArgumentTypeError: `pred` is not bool, a branch is not callable, or a leaf is
             neither an array nor a number nor a key.
         ArgumentValueError: an operand does not broadcast against an array predicate, or a
-            branch is not elementwise.
+            branch is not elementwise; or the predicate differs between the lanes (devices) of
+            a named axis over which a branch has a collective, such as `lax.psum`.
         BranchMismatchError: the branches differ in tree, shape, or in dtypes without a
             common one; the message has the path of the leaf.
 

@@ -19,6 +19,7 @@ from jax.tree_util import keystr
 from .._errors import ArgumentValueError, BranchMismatchError, explain
 from ._alignment import find_alignment
 from ._branches import Branches
+from ._collectives import communicating_axes
 from ._masking import detach, guard, lane_any, run_if, select
 from ._switch_primitive import branch_masks
 
@@ -82,7 +83,7 @@ def switch_elementwise(
     jaxprs, hoisted = branches.hoist()
     masks = branch_masks(index, len(jaxprs))
     for name, mask, branch in zip(names, masks, jaxprs, strict=True):
-        taken = lane_any(jnp.any(mask))
+        taken = lane_any(jnp.any(mask), communicating_axes(branch))
         filled = _filled_inputs(f"{where}, {name}", mask, branch, hoisted, branches.operands)
         outs = run_if(taken, branch, [guard(taken, x) for x in filled])
         if results:

@@ -33,6 +33,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .._errors import ArgumentValueError, explain
+from ._collectives import Axes, refuse_divided, varying_axes
 
 
 def concrete_index(index: Any) -> int | None:
@@ -220,33 +221,44 @@ batching.primitive_batchers[detach_p] = _detach_batch
 lane_any_p = Primitive("pybridge_lane_any")
 
 
-def lane_any(mask: Any) -> Any:
+def lane_any(mask: Any, axes: Axes = frozenset()) -> Any:
     """Return whether any lane of the enclosing `vmap`s takes a branch.
 
     Args:
         mask: a bool scalar, shape (), for each lane.
+        axes: the named axes that the branch's collectives combine.
 
     Returns:
         A bool scalar, shape (), that is never batched.
+
+    Raises:
+        ArgumentValueError: lanes or devices along one of these axes differ, now or when a
+            `vmap` with its name is met.
     """
     if concrete_index(mask) is not None:
         return mask
-    return lane_any_p.bind(mask)
+    refuse_divided(axes, varying_axes(mask))
+    return lane_any_p.bind(mask, axes=axes)
 
 
-def _lane_any_batch(operands: Any, dims: Any) -> tuple[Any, None]:
-    return lane_any(jnp.any(operands[0], axis=dims[0])), None
+def _lane_any_batch(axis: Any, operands: Any, dims: Any, *, axes: Axes) -> tuple[Any, None]:
+    if dims[0] is None:
+        return lane_any(*operands, axes), None
+    refuse_divided(axes, (axis.name,))
+    return lane_any(jnp.any(operands[0], axis=dims[0]), axes), None
 
 
-def _lane_any_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    return lane_any(*primals), ad.Zero(jax.typeof(primals[0]).to_tangent_aval())
+def _lane_any_jvp(primals: Any, tangents: Any, *, axes: Axes) -> tuple[Any, Any]:
+    return lane_any(*primals, axes), ad.Zero(jax.typeof(primals[0]).to_tangent_aval())
 
 
-lane_any_p.def_impl(lambda mask: mask)
-lane_any_p.def_abstract_eval(lambda mask: mask)
-mlir.register_lowering(lane_any_p, mlir.lower_fun(lambda mask: mask, multiple_results=False))
+lane_any_p.def_impl(lambda mask, *, axes: mask)
+lane_any_p.def_abstract_eval(lambda mask, *, axes: mask)
+mlir.register_lowering(
+    lane_any_p, mlir.lower_fun(lambda mask, *, axes: mask, multiple_results=False)
+)
 ad.primitive_jvps[lane_any_p] = _lane_any_jvp
-batching.primitive_batchers[lane_any_p] = _lane_any_batch
+batching.fancy_primitive_batchers[lane_any_p] = _lane_any_batch
 
 guard_p = Primitive("pybridge_guard")
 

@@ -25,6 +25,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
+from ._collectives import communicating_axes
 from ._detection import within_gradient_p
 from ._masking import (
     concrete_index,
@@ -98,7 +99,7 @@ def spell_out(
     """
     results: list[Any] = []
     for mask, branch in zip(branch_masks(index, len(branches)), branches, strict=True):
-        taken = lane_any(mask)
+        taken = lane_any(mask, communicating_axes(branch))
         guarded = [
             guard(mask, x, with_zero=is_linear)
             for x, is_linear in zip(operands, linear, strict=True)
