@@ -27,13 +27,13 @@ from jax.interpreters import ad, batching, mlir
 
 from ._collectives import communicating_axes
 from ._detection import within_gradient_p
+from ._filling import select
 from ._masking import (
     concrete_index,
     guard,
     is_the_same_on_all_devices,
     lane_any,
     run_if,
-    select,
 )
 
 switch_p = Primitive("pybridge_switch")
