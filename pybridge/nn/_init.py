@@ -24,6 +24,7 @@ import numpy as np
 
 from .._errors import ArgumentValueError, explain
 from ._dtypes import at_least_single, parameter_dtype
+from ._layer import check_key
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,9 +308,10 @@ def fresh(where: str, init: Callable[..., Any], key: Any, shape: Any, dtype: Any
     """Return the weight that `init`, one of the above or any other function, makes.
 
     Raises:
-        ArgumentTypeError: `dtype` is none for parameters.
+        ArgumentTypeError: `key` is no key, or `dtype` is none for parameters.
         ArgumentValueError: the weight has another shape than it was asked for.
     """
+    check_key(where, key)
     dtype = parameter_dtype(where, dtype)
     weight = jnp.asarray(init(key, shape, dtype), dtype)
     if weight.shape != tuple(shape):
