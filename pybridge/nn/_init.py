@@ -311,9 +311,15 @@ def fresh(where: str, init: Callable[..., Any], key: Any, shape: Any, dtype: Any
         ArgumentTypeError: `key` is no key, or `dtype` is none for parameters.
         ArgumentValueError: the weight has another shape than it was asked for.
     """
-    check_key(where, key)
+    if key is not None:
+        check_key(where, key)
     dtype = parameter_dtype(where, dtype)
-    weight = jnp.asarray(init(key, shape, dtype), dtype)
+    try:
+        weight = init(key, shape, dtype)
+    except Exception:
+        check_key(where, key)  # an initialiser that draws nothing takes None
+        raise
+    weight = jnp.asarray(weight, dtype)
     if weight.shape != tuple(shape):
         raise ArgumentValueError(
             explain(

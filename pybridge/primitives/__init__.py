@@ -7,4 +7,5 @@ from ._detection import is_differentiating as is_differentiating
 from ._detection import within_gradient as within_gradient
 from ._filling import same_mesh_axes as same_mesh_axes
 from ._nondifferentiable import NonDifferentiable as NonDifferentiable
+from ._order import differentiation_order as differentiation_order
 from ._take import take as take
