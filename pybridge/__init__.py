@@ -25,6 +25,7 @@ from .interop import to_julia as to_julia
 from .primitives import NonDifferentiable as NonDifferentiable
 from .primitives import at as at
 from .primitives import cond as cond
+from .primitives import differentiation_order as differentiation_order
 from .primitives import is_differentiating as is_differentiating
 from .primitives import switch as switch
 from .primitives import take as take

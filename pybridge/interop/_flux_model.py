@@ -93,7 +93,7 @@ class FluxModel(Layer):
             mine.check("FluxModel.init", other.tree(found, None))
         return arrays
 
-    def apply(
+    def apply(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         params: Any,
         state: Any,

@@ -114,7 +114,9 @@ def _impl(*operands: Any, program: Program) -> list[Any]:
     if compiled is None:
         compiled = jitted[program] = jax.jit(lambda *xs: bind(program, xs))
     try:
-        return jax.block_until_ready(compiled(*operands))
+        # Under `jax.disable_jit()`, too: what is not compiled would come back here for ever.
+        with jax.disable_jit(False):
+            return jax.block_until_ready(compiled(*operands))
     except (jax.errors.JaxRuntimeError, ValueError) as error:  # JAX raises either
         raise as_julia_error(error) from None
 

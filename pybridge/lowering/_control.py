@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
+from ..primitives._filling import filler_values
 from ._emit import is_key
 from ._registry import Many, emits
 from ._text import tuple_text, val
@@ -36,6 +38,13 @@ def _branches(eqn: Any, index: str, operands: list[str], branches: Any) -> str:
         return eqn.call("cond", index, no, yes, *operands)
     names = [eqn.function(branch, f"branch{i}") for i, branch in enumerate(branches)]
     return eqn.call("switch", index, tuple_text(names), *operands)
+
+
+@emits("pybridge_filler")
+def _filler(eqn: Any) -> str:
+    structs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.eqn.invars]
+    program = jax.make_jaxpr(functools.partial(filler_values, **eqn.params))(*structs)
+    return eqn.call("stop_gradient", f"{eqn.function(program, 'filler')}({', '.join(eqn.args)})")
 
 
 @emits("platform_index")

@@ -82,7 +82,7 @@ def _within_gradient(eqn: Any) -> str:
     return eqn.call("within_gradient", *(a for a, m in zip(eqn.args, eqn.moving, strict=True) if m))
 
 
-@emits("stop_gradient", "pybridge_detach")
+@emits("stop_gradient")
 def _stop_gradient(eqn: Any) -> str:
     return eqn.call("stop_gradient")
 

@@ -18,7 +18,9 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from .._jaxprs import closed_over, inner_jaxprs
 
-_STOPS = frozenset(("stop_gradient", "pybridge_detach", "within_gradient", "pybridge_lane_any"))
+_STOPS = frozenset(
+    "stop_gradient within_gradient pybridge_any pybridge_filler pybridge_lane_any".split()
+)
 CALLS = frozenset("jit pjit closed_call core_call checkpoint remat remat2".split())
 
 Flags = tuple[bool, ...]

@@ -24,6 +24,7 @@ from ._statistics import (
     along_channels,
     checked_eps,
     checked_mask,
+    inverse_deviation,
     masked,
     standardise,
     total,
@@ -91,7 +92,7 @@ class ChannelNorm(Layer):
         def test(params: Any, state: Any, x: Any, mask: Any) -> Any:
             wide = masked(mask, widened(x))
             mean, var = (state[name].reshape(shape).astype(wide.dtype) for name in ("mean", "var"))
-            values = (wide - mean) * jax.lax.rsqrt(var + np.asarray(self.eps, wide.dtype))
+            values = (wide - mean) * inverse_deviation(var, self.eps)
             y = affine(params, shape, values, self.activation)
             return masked(mask, y).astype(x.dtype), state
 
@@ -160,7 +161,9 @@ class BatchNorm(ChannelNorm):
 
     Input:
         (N, C) or (N, C, *spatial), real floating point. Statistics are computed in float32
-        for half precision. `apply` takes `mask=`, bool and broadcastable to the input:
+        for half precision. Values whose squares overflow that, 1e19 and more in float32,
+        have no variance in it: they give NaN, and so does test mode after them. Scale
+        such data first. `apply` takes `mask=`, bool and broadcastable to the input:
         only values where it is True count; the others give 0, have gradient 0 and may be
         NaN.
 

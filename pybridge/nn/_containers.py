@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
-from ._layer import Layer, shown
+from ._layer import Layer, check_key, shown
 from ._mode import Mode
 from ._options import settle
 
@@ -28,6 +28,8 @@ class Chain(Layer):
     Params and state:
         tuples of the children's; with names, dicts. Child i gets the key
         `jax.random.fold_in(key, i)`.
+
+    Options of `apply`, such as `mask=`, go to every child that takes them, as they are.
 
     A chain has a length, can be iterated, and indexed by number, slice and name.
 
@@ -71,15 +73,21 @@ class Chain(Layer):
         params, state = _init(self.layers, key, dtype)
         return self._packed(params), self._packed(state)
 
-    def forward(self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode) -> tuple[Any, Any]:
+    def forward(
+        self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode, **options: Any
+    ) -> tuple[Any, Any]:
         """Apply every child to the output of the one before it."""
         states = []
         for i, (layer, p, s) in enumerate(
             zip(self.layers, self._unpacked(params), self._unpacked(state), strict=True)
         ):
-            x, s = _forward(layer, p, s, x, _child_key(key, i), mode)
+            x, s = _forward(layer, p, s, x, _child_key(key, i), mode, options)
             states.append(s)
         return x, self._packed(tuple(states))
+
+    def accepts(self, option: str) -> bool:
+        """Tell whether a child takes an option."""
+        return _any_accepts(self.layers, option)
 
     def _packed(self, values: tuple[Any, ...]) -> Any:
         return dict(zip(self.names, values, strict=True)) if self.names else values
@@ -116,6 +124,8 @@ class Chain(Layer):
 class SkipConnection(Layer):
     """Combine a layer's output with its input: `connection(layer(x), x)`.
 
+    Options of `apply`, such as `mask=`, go to the layer.
+
     Args:
         layer: a layer, or a function of one array. It gets the key
             `jax.random.fold_in(key, 0)`.
@@ -150,10 +160,16 @@ class SkipConnection(Layer):
         (params,), (state,) = _init((self.layer,), key, dtype)
         return params, state
 
-    def forward(self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode) -> tuple[Any, Any]:
+    def forward(
+        self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode, **options: Any
+    ) -> tuple[Any, Any]:
         """Apply the layer, then the connection."""
-        y, state = _forward(self.layer, params, state, x, _child_key(key, 0), mode)
+        y, state = _forward(self.layer, params, state, x, _child_key(key, 0), mode, options)
         return self.connection(y, x), state
+
+    def accepts(self, option: str) -> bool:
+        """Tell whether the layer takes an option."""
+        return _any_accepts((self.layer,), option)
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
@@ -161,7 +177,8 @@ class Parallel(Layer):
     """Apply layers side by side and combine their outputs.
 
     `connection(layer1(x), layer2(x), ...)`; with a tuple for an input, layer i gets its
-    element i.
+    element i. So it is with options such as `mask=`: those that take it get it, and with a
+    tuple for an input a tuple of options is one for each layer.
 
     Args:
         connection: a function of as many arrays as there are layers.
@@ -199,7 +216,9 @@ class Parallel(Layer):
         """Initialise every layer."""
         return _init(self.layers, key, dtype)
 
-    def forward(self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode) -> tuple[Any, Any]:
+    def forward(
+        self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode, **options: Any
+    ) -> tuple[Any, Any]:
         """Apply every layer, then the connection."""
         count = len(self.layers)
         inputs = x if isinstance(x, tuple) else (x,) * count
@@ -216,10 +235,18 @@ class Parallel(Layer):
         for i, (layer, p, s, value) in enumerate(
             zip(self.layers, params, state, inputs, strict=True)
         ):
-            y, s = _forward(layer, p, s, value, _child_key(key, i), mode)
+            own = {
+                name: option[i] if isinstance(option, tuple) and inputs is x else option
+                for name, option in options.items()
+            }
+            y, s = _forward(layer, p, s, value, _child_key(key, i), mode, own)
             outs.append(y)
             states.append(s)
         return self.connection(*outs), tuple(states)
+
+    def accepts(self, option: str) -> bool:
+        """Tell whether a child takes an option."""
+        return _any_accepts(self.layers, option)
 
     def __repr__(self) -> str:
         """Return the call that makes the layer."""
@@ -241,7 +268,10 @@ def _children(where: str, children: tuple[Any, ...]) -> tuple[Child, ...]:
 
 
 def _child_key(key: Any, number: int) -> Any:
-    return None if key is None else jax.random.fold_in(key, number)
+    if key is None:
+        return None
+    check_key("Layer.init", key)  # `apply` has checked its own
+    return jax.random.fold_in(key, number)
 
 
 def _init(children: tuple[Child, ...], key: Any, dtype: Any) -> tuple[Any, Any]:
@@ -253,7 +283,14 @@ def _init(children: tuple[Child, ...], key: Any, dtype: Any) -> tuple[Any, Any]:
     return tuple(params for params, _ in pairs), tuple(state for _, state in pairs)
 
 
-def _forward(child: Child, params: Any, state: Any, x: Any, key: Any, mode: Mode) -> Any:
+def _forward(
+    child: Child, params: Any, state: Any, x: Any, key: Any, mode: Mode, options: dict[str, Any]
+) -> Any:
     if isinstance(child, Layer):
-        return child.forward(params, state, x, key=key, mode=mode)
+        own = {name: value for name, value in options.items() if child.accepts(name)}
+        return child.forward(params, state, x, key=key, mode=mode, **own)
     return child(x), state
+
+
+def _any_accepts(children: tuple[Child, ...], option: str) -> bool:
+    return any(isinstance(child, Layer) and child.accepts(option) for child in children)

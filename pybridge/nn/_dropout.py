@@ -14,7 +14,7 @@ from jax.core import Tracer
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
 from ..primitives._random import keep_mask
 from ._dtypes import real_input
-from ._layer import Layer
+from ._layer import Layer, check_key
 from ._mode import Mode
 from ._options import settle
 
@@ -189,17 +189,8 @@ def _axes(dims: Any) -> Any:
 def _checked(where: str, p: float, x: Any, key: Any, mode: Mode) -> tuple[jax.Array, Mode]:
     """Return the input as an array, and the mode; refuse training without a key."""
     x = real_input(where, x)
-    if key is not None and not _is_one_key(key):
-        shape = f" of the shape {key.shape}" if hasattr(key, "shape") else ""
-        raise ArgumentTypeError(
-            explain(
-                f"{where}.apply",
-                expected="one key of JAX's as key",
-                got=f"a {type(key).__name__}{shape}",
-                fix="Pass `key=jax.random.key(...)`; where there is a key for each of several "
-                "inputs, use jax.vmap.",
-            )
-        )
+    if key is not None:
+        check_key(f"{where}.apply", key)
     if key is None and p > 0:
         mode = mode.refuse_training(
             ArgumentValueError(
@@ -213,16 +204,6 @@ def _checked(where: str, p: float, x: Any, key: Any, mode: Mode) -> tuple[jax.Ar
             )
         )
     return x, mode
-
-
-def _is_one_key(key: Any) -> bool:
-    """Tell keys, typed or as words, from other values and from several keys."""
-    if not jnp.issubdtype(getattr(key, "dtype", np.dtype(object)), jax.dtypes.prng_key):
-        try:
-            key = jax.random.wrap_key_data(key)
-        except (TypeError, ValueError):
-            return False
-    return key.shape == ()
 
 
 def _mask_shape(shape: tuple[int, ...], dims: Any) -> tuple[int, ...]:

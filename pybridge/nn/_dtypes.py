@@ -18,7 +18,7 @@ def match_dtype(where: str, x: Any, weight: Any) -> jax.Array:
     Raises:
         ArgumentTypeError: `x` is complex and the weight is real, or `x` is no numbers.
     """
-    dtype = jnp.result_type(x)
+    dtype = jnp.result_type(input_array(where, x))
     numeric = jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool_
     if not numeric or (
         jnp.issubdtype(dtype, jnp.complexfloating)
@@ -35,13 +35,31 @@ def match_dtype(where: str, x: Any, weight: Any) -> jax.Array:
     return jnp.asarray(x, weight.dtype)
 
 
+def input_array(where: str, x: Any) -> Any:
+    """Return an input that is an array or a number.
+
+    Raises:
+        ArgumentTypeError: it is something else, for example a list.
+    """
+    if hasattr(x, "dtype") or hasattr(x, "__jax_array__") or isinstance(x, int | float | complex):
+        return x
+    raise ArgumentTypeError(
+        explain(
+            where,
+            expected="an array of JAX or NumPy as input",
+            got=f"a {type(x).__name__}",
+            fix="Convert it first, for example with `jnp.asarray(x)`.",
+        )
+    )
+
+
 def real_input(where: str, x: Any) -> jax.Array:
     """Return `x` as an array.
 
     Raises:
         ArgumentTypeError: it is not of a real floating-point dtype.
     """
-    x = jnp.asarray(x)
+    x = jnp.asarray(input_array(f"{where}.apply", x))
     if not jnp.issubdtype(x.dtype, np.floating):
         raise ArgumentTypeError(
             explain(

@@ -11,7 +11,9 @@ import numpy as np
 from jax.core import Tracer
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
-from ._dtypes import match_dtype, precision_for
+from ..primitives._bounds import place
+from ..primitives._gathering import fill, gather
+from ._dtypes import input_array, match_dtype, precision_for
 from ._init import fresh, randn
 from ._layer import Layer, check_axis, positive
 from ._mode import Mode
@@ -75,7 +77,7 @@ class Embedding(Layer):
     def forward(self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode) -> tuple[Any, Any]:
         """Return the vectors and the state as it is; see `Layer.forward`."""
         weight = jnp.asarray(params["weight"])
-        dtype = jnp.result_type(x)
+        dtype = jnp.result_type(input_array("Embedding", x))
         if dtype == jnp.bool_:
             check_axis("Embedding", x, -1, self.vocabulary, "bools, one-hot,")
             x = match_dtype("Embedding", x, weight)
@@ -90,8 +92,10 @@ class Embedding(Layer):
                 )
             )
         self._check_range(x)
-        rows = weight.at[jnp.asarray(x)]
-        return rows.get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False), state
+        positions, valid = place(x, self.vocabulary, "fill", where="Embedding", axis=0)
+        valid = jnp.asarray(valid) & (jnp.asarray(x) >= np.zeros((), dtype))
+        nothing = jnp.full((), np.nan, weight.dtype)
+        return fill(gather(weight, (positions,)), valid, 0, nothing), state
 
     def _check_range(self, x: Any) -> None:
         if isinstance(x, Tracer) or np.size(x) == 0:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import jax.numpy as jnp
 
 from .._errors import ArgumentValueError, explain
+from ._dtypes import input_array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,7 +167,7 @@ def spatial_size(where: str, x: Any, rank: int) -> tuple[int, ...]:
     Raises:
         ArgumentValueError: there are not `rank` spatial axes.
     """
-    shape = jnp.shape(x)
+    shape = jnp.shape(input_array(where, x))
     if len(shape) != rank + 2:
         raise ArgumentValueError(
             explain(
@@ -180,7 +181,8 @@ def spatial_size(where: str, x: Any, rank: int) -> tuple[int, ...]:
 
 
 def _not_empty(where: str, spatial: tuple[int, ...], outputs: tuple[int, ...]) -> tuple[int, ...]:
-    if min((*spatial, *outputs)) < 1:
+    # Whether a symbolic size is empty shows when it gets a value.
+    if any(isinstance(n, int) and n < 1 for n in (*spatial, *outputs)):
         raise ArgumentValueError(
             explain(
                 where,

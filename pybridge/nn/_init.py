@@ -24,6 +24,7 @@ import numpy as np
 
 from .._errors import ArgumentValueError, explain
 from ._dtypes import at_least_single, parameter_dtype
+from ._layer import check_key
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,11 +308,18 @@ def fresh(where: str, init: Callable[..., Any], key: Any, shape: Any, dtype: Any
     """Return the weight that `init`, one of the above or any other function, makes.
 
     Raises:
-        ArgumentTypeError: `dtype` is none for parameters.
+        ArgumentTypeError: `key` is no key, or `dtype` is none for parameters.
         ArgumentValueError: the weight has another shape than it was asked for.
     """
+    if key is not None:
+        check_key(where, key)
     dtype = parameter_dtype(where, dtype)
-    weight = jnp.asarray(init(key, shape, dtype), dtype)
+    try:
+        weight = init(key, shape, dtype)
+    except Exception:
+        check_key(where, key)  # an initialiser that draws nothing takes None
+        raise
+    weight = jnp.asarray(weight, dtype)
     if weight.shape != tuple(shape):
         raise ArgumentValueError(
             explain(

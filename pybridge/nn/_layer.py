@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
+from ._dtypes import input_array
 from ._mode import Mode, resolve_training
+
+_MISSING: Any = object()
 
 
 class Layer:
@@ -63,11 +68,26 @@ class Layer:
         """
         return {}, {}
 
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Raise: a layer is applied to parameters, state and input; see `apply`.
+
+        Raises:
+            ArgumentTypeError: always.
+        """
+        raise ArgumentTypeError(
+            explain(
+                type(self).__name__,
+                expected="`y, state = layer.apply(params, state, x)`",
+                got="a call of the layer itself",
+                fix="A layer holds no arrays: `params, state = layer.init(key)` makes them.",
+            )
+        )
+
     def apply(
         self,
         params: Any,
-        state: Any,
-        x: Any,
+        state: Any = _MISSING,
+        x: Any = _MISSING,
         key: Any = None,
         training: Any = "auto",
         **options: Any,
@@ -88,7 +108,9 @@ class Layer:
             `(y, state)`. In test mode the state is the one given.
 
         Raises:
-            ArgumentTypeError: `params` or `state` have another tree than `init` gives.
+            ArgumentTypeError: `params` or `state` have another tree than `init` gives, or are
+                missing; the input is no array, `key` is no key, or the layer has no such
+                option.
             ArgumentValueError: a shape does not fit, or training needs what is not there
                 (a key, more than one value per channel).
 
@@ -97,6 +119,7 @@ class Layer:
 
         The twin in Julia is `PyBridge.apply(layer, params, state, x; key, training)`.
         """
+        self._check_call(x, key, options)
         check_trees(self, params, state)
         mode, (params, x) = resolve_training(training, params, x)
         return self.forward(params, state, x, key=key, mode=mode, **options)
@@ -116,6 +139,34 @@ class Layer:
         """
         raise NotImplementedError(f"{type(self).__name__} has to define `forward`")
 
+    def accepts(self, option: str) -> bool:
+        """Tell whether `apply` takes an option, such as "mask"; a container's if a child does."""
+        return _takes(type(self).forward, option)
+
+    def _check_call(self, x: Any, key: Any, options: dict[str, Any]) -> None:
+        where = f"{type(self).__name__}.apply"
+        if x is _MISSING:
+            raise ArgumentTypeError(
+                explain(
+                    where,
+                    expected="parameters, state and input, `apply(params, state, x)`",
+                    got="fewer arguments",
+                    fix="`params, state = layer.init(key)` makes the first two.",
+                )
+            )
+        if key is not None:
+            check_key(where, key)
+        for option in options:
+            if not self.accepts(option):
+                raise ArgumentTypeError(
+                    explain(
+                        where,
+                        expected="options that the layer has, or one of its children",
+                        got=f"{option}=",
+                        fix="`mask=` is one of the normalisations.",
+                    )
+                )
+
     def __repr__(self) -> str:
         """Return the call that makes the layer, without what is left at its default."""
         parts = []
@@ -128,6 +179,37 @@ class Layer:
                 name = field.metadata.get("option", field.name)
                 parts.append(f"{name}={shown(value)}")
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+@functools.cache
+def _takes(forward: Any, option: str) -> bool:
+    parameters = inspect.signature(forward).parameters
+    return option in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def check_key(where: str, key: Any) -> None:
+    """Refuse what is not one key of JAX's, typed or as words.
+
+    Raises:
+        ArgumentTypeError: it is something else, or several keys.
+    """
+    one = key
+    if not jnp.issubdtype(getattr(key, "dtype", np.dtype(object)), jax.dtypes.prng_key):
+        try:
+            one = jax.random.wrap_key_data(key)
+        except (TypeError, ValueError):
+            one = None
+    if one is None or one.shape != ():
+        shape = f" of the shape {key.shape}" if hasattr(key, "shape") else ""
+        raise ArgumentTypeError(
+            explain(
+                where,
+                expected="one key of JAX's as key",
+                got=f"a {type(key).__name__}{shape}",
+                fix="Pass `jax.random.key(0)`; where there is a key for each of several "
+                "inputs, use jax.vmap.",
+            )
+        )
 
 
 def shown(value: Any) -> str:
@@ -159,9 +241,10 @@ def check_axis(where: str, x: Any, axis: int, size: int, meaning: str) -> None:
     """Refuse an input whose `axis` does not have `size` elements.
 
     Raises:
+        ArgumentTypeError: it is no array.
         ArgumentValueError: it has not, or there is no such axis.
     """
-    shape = jnp.shape(x)
+    shape = jnp.shape(input_array(where, x))
     if not -len(shape) <= axis < len(shape) or shape[axis] != size:
         raise ArgumentValueError(
             explain(

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
-from ._dtypes import at_least_single, floating
+from ._dtypes import at_least_single, floating, input_array
 from ._geometry import (
     Window,
     kernel_size,
@@ -178,7 +178,7 @@ class GlobalMeanPool(Layer):
 
     def forward(self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode) -> tuple[Any, Any]:
         """Return the output and the state as it is; see `Layer.forward`."""
-        shape = jnp.shape(x)
+        shape = jnp.shape(input_array("GlobalMeanPool", x))
         if len(shape) < 3 or 0 in shape[2:]:
             raise ArgumentValueError(
                 explain(

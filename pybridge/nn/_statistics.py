@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -68,10 +69,14 @@ def standardise(x: jax.Array, mask: jax.Array | None, over: Over, eps: float) ->
 
 
 def value_count(x: jax.Array, mask: jax.Array | None, over: Over) -> Any:
-    """Return how many values each statistic has: an int, or with a mask an array."""
+    """Return how many values each statistic has.
+
+    An int; with a mask, or where a size is symbolic, an array.
+    """
     lanes = 1 if over.axis_name is None else jax.lax.axis_size(over.axis_name)
     if mask is None:
-        return lanes * int(np.prod([x.shape[axis] for axis in over.axes]))
+        count = lanes * math.prod(x.shape[axis] for axis in over.axes)
+        return count if isinstance(count, int) else jnp.asarray(count, x.dtype)
     ones = jnp.broadcast_to(mask, x.shape).astype(x.dtype)
     return total(over, ones)
 
@@ -98,7 +103,7 @@ def _standardise(over: Over, eps: float, x: Any, mask: Any, count: Any) -> Any:
     mean = _mean(over, x, count)
     centred = masked(mask, x - mean)
     var = _mean(over, centred * centred, count)
-    return centred * jax.lax.rsqrt(var + np.asarray(eps, x.dtype)), mean, var
+    return centred * inverse_deviation(var, eps), mean, var
 
 
 @_standardise.defjvp
@@ -110,13 +115,22 @@ def _(over: Over, eps: float, primals: Any, tangents: Any) -> Any:
     """
     x, mask, count = primals
     values, _, var = out = _standardise(over, eps, x, mask, count)
-    slope = jax.lax.rsqrt(var + np.asarray(eps, x.dtype))
+    slope = inverse_deviation(var, eps)
     moved = masked(mask, tangents[0])
     mean_moved = _mean(over, moved, count)
     along = _mean(over, values * moved, count)
     values_moved = slope * masked(mask, moved - mean_moved - values * along)
     var_moved = np.asarray(2, x.dtype) * along / slope
     return out, (values_moved, mean_moved, var_moved)
+
+
+def inverse_deviation(var: jax.Array, eps: float) -> jax.Array:
+    """Return 1 / sqrt(var + eps), and NaN for a variance that the dtype could not hold.
+
+    An infinite variance is an overflow: dividing by it would turn all values into zeros.
+    """
+    slope = jax.lax.rsqrt(var + np.asarray(eps, var.dtype))
+    return jnp.where(jnp.isinf(var), np.asarray(np.nan, var.dtype), slope)
 
 
 def affine_params(shape: tuple[int, ...], dtype: Any) -> dict[str, jax.Array]:
@@ -159,7 +173,7 @@ def checked_mask(where: str, mask: Any, x: jax.Array) -> jax.Array | None:
             )
         )
     try:
-        fits = np.broadcast_shapes(mask.shape, x.shape) == x.shape
+        fits = jnp.broadcast_shapes(mask.shape, x.shape) == x.shape
     except ValueError:
         fits = False
     if not fits:

@@ -88,4 +88,6 @@ class WeightNorm(Layer):
 
     def _length(self, v: Any) -> Any:
         tiny = np.asarray(jnp.finfo(v.dtype).eps, v.dtype)
-        return jnp.sqrt(jnp.sum(v * v, self.axis, keepdims=True) + tiny)
+        length = jnp.sqrt(jnp.sum(v * v, self.axis, keepdims=True) + tiny)
+        # An overflow: divided by infinity, the weight would be zero without a word.
+        return jnp.where(jnp.isinf(length), np.asarray(np.nan, v.dtype), length)

@@ -36,6 +36,9 @@ _MIXING = frozenset(
     reduce_window_sum rev sort top_k""".split()
 )
 
+# What they return is in no result: whether a branch is needed, and what fills it up.
+_ANSWERS = frozenset("within_gradient pybridge_any pybridge_lane_any pybridge_filler".split())
+
 _CALLS = frozenset(
     """checkpoint closed_call core_call custom_jvp_call custom_vjp_call
     custom_vjp_call_jaxpr jit pjit remat remat2""".split()
@@ -107,13 +110,16 @@ def _walk(jaxpr: Any, inputs: list[_Flow], found: Alignment) -> list[_Flow]:
         reaching = frozenset().union(*(each.inputs for each in ins))
         found.used |= reaching
         inner = _inner_jaxprs(eqn)
-        if not reaching or name == "within_gradient":
+        if not reaching or name in _ANSWERS:
+            continue
+        if name == "pybridge_guard":
+            flows[eqn.outvars[0]] = ins[1]
             continue
         if inner:
             ins = ins[len(ins) - len(inner[0].invars) :]
             walked = [_walk(body, ins, found) for body in inner]
-            outs = [_union(each) for each in zip(*walked, strict=True)]
-            flows.update(zip(eqn.outvars, outs, strict=True))
+            for var, each in zip(eqn.outvars, zip(*walked, strict=True), strict=True):
+                flows[var] = _union(each, found)
             continue
         axes = _axes_of_result(eqn, ins)
         if axes is not None:
@@ -125,9 +131,16 @@ def _walk(jaxpr: Any, inputs: list[_Flow], found: Alignment) -> list[_Flow]:
     return [flow(atom) for atom in jaxpr.outvars]
 
 
-def _union(flows: Sequence[_Flow]) -> _Flow:
+def _union(flows: Sequence[_Flow], found: Alignment) -> _Flow:
     """Combine what the branches of an inner conditional return."""
-    return _Flow(frozenset().union(*(f.inputs for f in flows)), flows[0].axes)
+    inputs = frozenset().union(*(each.inputs for each in flows))
+    axes: list[int | None] = []
+    for along in zip(*(each.axes for each in flows), strict=True):
+        different = {axis for axis in along if axis is not None}
+        if len(different) > 1:
+            found.used_whole |= inputs
+        axes.append(min(different) if different else None)
+    return _Flow(inputs, tuple(axes))
 
 
 def _inner_jaxprs(eqn: Any) -> list[Any]:

@@ -12,7 +12,8 @@ import numpy as np
 
 from .._errors import ArgumentTypeError, ArgumentValueError, IndexOutOfBoundsError, explain
 from ._bounds import known_values, place, refuse_empty_axis
-from ._take import as_array, as_fill, as_indices, check_mode, fill, gather
+from ._gathering import fill, gather, index_axes, is_array
+from ._take import as_array, as_fill, as_indices, check_mode
 
 
 def at(x: Any) -> At:
@@ -243,9 +244,9 @@ def _place(entry: Any, size: int, mode: str, axis: int) -> tuple[Any, Any | None
 
 
 def _check_broadcast(placed: list[Any]) -> None:
-    shapes = [np.shape(part) for part in placed if _is_array(part)]
+    shapes = [np.shape(part) for part in placed if is_array(part)]
     try:
-        np.broadcast_shapes(*shapes)
+        jnp.broadcast_shapes(*shapes)
     except ValueError:
         raise ArgumentValueError(
             explain(
@@ -257,22 +258,14 @@ def _check_broadcast(placed: list[Any]) -> None:
         ) from None
 
 
-def _is_array(part: Any) -> bool:
-    return part is not None and not isinstance(part, slice)
-
-
 def _filled(x: jax.Array, placed: list[Any], masks: list[Any], value: Any) -> jax.Array:
     """Read, and replace what stands at indices that were out of range."""
     valid = masks[0]
     for mask in masks[1:]:
         valid = valid & mask
-    arrays = [i for i, part in enumerate(placed) if _is_array(part)]
-    shape = np.broadcast_shapes(*(np.shape(placed[i]) for i in arrays))
+    shape = jnp.broadcast_shapes(*(np.shape(part) for part in placed if is_array(part)))
     valid = jnp.broadcast_to(valid, shape)
-    # NumPy's rule: the axes of the indices stand where the first of them stood, or in front
-    # if something stood between them.
-    together = arrays[-1] - arrays[0] + 1 == len(arrays)
-    before = arrays[0] if shape and together else 0
+    before = index_axes(placed, len(shape))
     if 0 in x.shape:
         # There is nothing to read; the shape is that of a read from an array which has ones.
         ones = tuple(max(size, 1) for size in x.shape)

@@ -27,6 +27,7 @@ from jax.interpreters import partial_eval as pe
 
 from .._errors import IndexOutOfBoundsError, explain
 from .._jaxprs import Primitive
+from ._filling import first_true
 
 _LARGEST = np.iinfo(np.int32).max
 
@@ -65,26 +66,26 @@ def place(
     """
     # Only an error has to wait for values that a device still computes.
     waits = mode == "error" or not isinstance(indices, jax.Array)
-    known = known_values(indices) if waits else None
+    known = known_values(indices) if waits and isinstance(size, int) else None
     if known is not None:
         if mode == "error":
             refuse_outside(known, size, where, axis)
         return _place_known(known, size, mode)
-    indices = _widened(indices, size)
+    indices = _widened(jnp.asarray(indices), size)
     if mode == "error":
         indices = in_bounds_p.bind(indices, size=size, where=where, axis=axis)
     # All of the arithmetic is in the indices' own width, where `size` fits.
-    length = np.asarray(size, indices.dtype)
-    last = np.asarray(max(size - 1, 0), indices.dtype)
+    length = _number(size, indices.dtype)
+    last = _number(max(size - 1, 0), indices.dtype)
     valid = None
     if mode == "wrap":
-        indices = jnp.mod(indices, length) if size else indices
+        indices = indices if size == 0 else jnp.mod(indices, length)
     elif mode != "clip":
         if mode == "fill":
             valid = ~_is_outside(indices, size)
         if jnp.issubdtype(indices.dtype, jnp.signedinteger):
             indices = jnp.where(indices < 0, indices + length, indices)
-    inside = lax.clamp(np.asarray(0, indices.dtype), indices, last)
+    inside = lax.clamp(_number(0, indices.dtype), indices, last)
     return lax.convert_element_type(inside, _position_dtype(size)), valid
 
 
@@ -104,8 +105,18 @@ def _place_known(indices: np.ndarray, size: int, mode: str) -> tuple[np.ndarray,
     return inside.astype(_position_dtype(size)), valid if mode == "fill" else None
 
 
-def _position_dtype(size: int) -> Any:
-    return np.int32 if size - 1 <= _LARGEST else np.int64
+def _number(size: Any, dtype: Any) -> Any:
+    """Return a size as a scalar of a dtype; a symbolic one is a value of the program."""
+    return np.asarray(size, dtype) if isinstance(size, int) else jnp.asarray(size, dtype)
+
+
+def _is_large(size: Any) -> bool:
+    """Tell whether 32 bits do not hold a size; those of exported programs have 32 bits."""
+    return isinstance(size, int) and size - 1 > _LARGEST
+
+
+def _position_dtype(size: Any) -> Any:
+    return np.int64 if _is_large(size) else np.int32
 
 
 def _widened(indices: Any, size: int) -> Any:
@@ -113,15 +124,15 @@ def _widened(indices: Any, size: int) -> Any:
     dtype = indices.dtype
     if dtype.itemsize < 4:
         dtype = np.dtype(np.int32)
-    if size > _LARGEST and dtype.itemsize < 8:
+    if _is_large(size + 1) and dtype.itemsize < 8:
         dtype = np.dtype(np.int64)
     return lax.convert_element_type(indices, dtype)
 
 
 def _is_outside(indices: Any, size: int) -> Any:
-    outside = indices >= np.asarray(size, indices.dtype)
+    outside = indices >= _number(size, indices.dtype)
     if jnp.issubdtype(indices.dtype, jnp.signedinteger):
-        outside |= indices < np.asarray(-size, indices.dtype)
+        outside |= indices < _number(-size, indices.dtype)
     return outside
 
 
@@ -189,10 +200,10 @@ def _check_now(indices: Any, *, size: int, where: str, axis: int | None) -> Any:
 
 def _check(indices: Any, *, size: int, where: str, axis: int | None) -> Any:
     """Return the indices from a program that fails if one is out of bounds."""
-    if indices.size == 0:
+    if 0 in indices.shape:
         return indices
     outside = _is_outside(indices, size)
-    first = jnp.ravel(indices)[jnp.argmax(jnp.ravel(outside))]
+    first = first_true(outside, indices)
     fail = functools.partial(fail_p.bind, size=size, where=where, axis=axis)
     # What the failing branch returns takes part, or XLA might drop the branch.
     zero = lax.cond(jnp.any(outside), fail, jnp.zeros_like, first)

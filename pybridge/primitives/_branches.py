@@ -2,8 +2,9 @@
 
 Each branch becomes a jaxpr without constants: what it closes over, differentiated tracers
 included, is hoisted to explicit operands, so that the rules of the switch see every value
-that a branch depends on. All branches take the same inputs and return the same tree of
-outputs with the same shapes and dtypes, or the mismatch is reported with its path.
+that a branch depends on; so is the number of the lane, `lax.axis_index`. All branches take
+the same inputs and return the same tree of outputs with the same shapes and dtypes, or the
+mismatch is reported with its path.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.core import eval_jaxpr
+from jax.interpreters import partial_eval as pe
 from jax.tree_util import keystr
 
 from .._errors import ArgumentTypeError, BranchMismatchError, explain
+from ._collectives import lane_numbers, with_lane_numbers
 from ._nondifferentiable import arrays_shown
 
 if TYPE_CHECKING:
@@ -47,16 +50,18 @@ class Branches:
         operands: the leaves of the operands.
         traced: the branches as they were written.
         dtypes: for each output the dtype to convert it to, None where all agree.
+        shape: of elementwise branches, to which constants are broadcast; else None.
     """
 
     operands: list[Any]
     traced: list[_Traced]
     dtypes: list[Any]
+    shape: tuple[int, ...] | None = None
 
     @property
     def out_avals(self) -> list[Any]:
         """Return the outputs' abstract values; only their shapes are those of all."""
-        return self.traced[0].jaxpr.out_avals
+        return _out_avals(self.traced[0], self.shape)
 
     @property
     def out_paths(self) -> list[str]:
@@ -83,12 +88,20 @@ class Branches:
                 positions[id(const)] = len(hoisted)
                 hoisted.append(const)
 
+        numbers: dict[Any, int] = {}
+        for name in (name for branch in self.traced for name in lane_numbers(branch.jaxpr)):
+            if name not in numbers:
+                numbers[name] = len(hoisted)
+                hoisted.append(lax.axis_index(name))
+
         def without_constants(closed: ClosedJaxpr) -> ClosedJaxpr:
             own = [positions[id(const)] for const in closed.consts]
 
             def function(*args: Any) -> list[Any]:
                 consts, operands = [args[i] for i in own], args[len(hoisted) :]
-                return self._promoted(eval_jaxpr(closed.jaxpr, consts, *operands))
+                of_lane = {name: args[i] for name, i in numbers.items()}
+                evaluate = with_lane_numbers(ClosedJaxpr(closed.jaxpr, consts))
+                return self._promoted(evaluate(of_lane, *operands))
 
             return jax.make_jaxpr(function)(*hoisted, *self.operands)
 
@@ -101,6 +114,8 @@ class Branches:
         return jax.tree.unflatten(self.traced[0].tree, arrays)
 
     def _promoted(self, outs: Sequence[Any]) -> list[Any]:
+        if self.shape is not None:
+            outs = [jnp.broadcast_to(out, self.shape) for out in outs]
         return [
             out if dtype is None else lax.convert_element_type(out, dtype)
             for out, dtype in zip(outs, self.dtypes, strict=True)
@@ -133,6 +148,7 @@ def trace_branches(
     functions: Sequence[Callable[..., Any]],
     leaves: list[Any],
     in_tree: TreeDef,
+    shape: tuple[int, ...] | None = None,
 ) -> Branches:
     """Trace each branch on the operands and bring all to one form.
 
@@ -142,6 +158,8 @@ def trace_branches(
         functions: the branches, called as `f(*operands)`.
         leaves: the leaves of the operands.
         in_tree: their tree.
+        shape: of elementwise branches. What they return and do not make of the operands, such
+            as the number 0.0, is broadcast to it.
 
     Returns:
         The traced branches.
@@ -157,8 +175,8 @@ def trace_branches(
     ]
     for other in traced[1:]:
         _check_same_tree(where, traced[0], other)
-        _check_same_shapes(where, traced[0], other)
-    return Branches(leaves, traced, _promoted_dtypes(where, traced))
+        _check_same_shapes(where, traced[0], other, shape)
+    return Branches(leaves, traced, _promoted_dtypes(where, traced), shape)
 
 
 def _trace_branch(
@@ -257,8 +275,36 @@ def _check_same_tree(where: str, first: _Traced, other: _Traced) -> None:
     )
 
 
-def _check_same_shapes(where: str, first: _Traced, other: _Traced) -> None:
-    avals = zip(first.jaxpr.out_avals, other.jaxpr.out_avals, strict=True)
+def _out_avals(branch: _Traced, shape: tuple[int, ...] | None) -> list[Any]:
+    """Return what a branch returns, with `shape` for constants that broadcast to it."""
+    avals = branch.jaxpr.out_avals
+    if shape is None:
+        return avals
+    return [
+        aval.update(shape=shape) if _is_constant(branch, i, shape) else aval
+        for i, aval in enumerate(avals)
+    ]
+
+
+def _is_constant(branch: _Traced, i: int, shape: tuple[int, ...]) -> bool:
+    """Tell whether an output broadcasts to `shape` and is not made of the operands.
+
+    An element of the operands, `x[0]`, would be broadcast to places that it says nothing about.
+    """
+    small = branch.jaxpr.out_avals[i].shape
+    if small == shape or len(small) > len(shape):
+        return False
+    last = shape[len(shape) - len(small) :]
+    if any(a not in (1, b) for a, b in zip(small, last, strict=True)):
+        return False
+    wanted = [position == i for position in range(len(branch.jaxpr.out_avals))]
+    return not any(pe.dce_jaxpr(branch.jaxpr.jaxpr, wanted)[1])
+
+
+def _check_same_shapes(
+    where: str, first: _Traced, other: _Traced, shape: tuple[int, ...] | None
+) -> None:
+    avals = zip(_out_avals(first, shape), _out_avals(other, shape), strict=True)
     for path, (a, b) in zip(first.paths, avals, strict=True):
         if a.shape != b.shape:
             raise BranchMismatchError(

@@ -37,8 +37,9 @@ def cond(
     `within_gradient(x)` under a gradient, leaves no conditional in the program.
 
     With an array predicate the branches must be elementwise. They are evaluated on whole
-    arrays: operands are broadcast against `pred`, and so is the result. Values that a
-    branch closes over are treated alike where the branch uses them elementwise.
+    arrays: operands are broadcast against `pred`, and so is the result. A constant that a
+    branch returns, `lambda x: 0.0`, is broadcast too. Values that a branch closes over are
+    treated alike where the branch uses them elementwise.
 
     Args:
         pred: bool, a scalar or an array of any shape.
@@ -54,7 +55,8 @@ def cond(
         ArgumentTypeError: `pred` is not bool, a branch is not callable, or a leaf is
             neither an array nor a number nor a key.
         ArgumentValueError: an operand does not broadcast against an array predicate, or a
-            branch is not elementwise.
+            branch is not elementwise; or the predicate differs between the lanes (devices) of
+            a named axis over which a branch has a collective, such as `lax.psum`.
         BranchMismatchError: the branches differ in tree, shape, or in dtypes without a
             common one; the message has the path of the leaf.
 
@@ -129,12 +131,14 @@ def _dispatch(
     operands: tuple[Any, ...],
 ) -> Any:
     leaves, in_tree = flatten_operands(where, operands)
+    shape = None
     if jnp.ndim(index) > 0:
         with arrays_shown():
             paths = [path for path, _ in jax.tree.leaves_with_path(operands)]
         leaves = broadcast_operands(where, index, leaves, paths)
+        shape = jnp.broadcast_shapes(jnp.shape(index), *map(jnp.shape, leaves))
     leaves = vary_with(index, leaves)
-    branches = trace_branches(where, names, functions, leaves, in_tree)
+    branches = trace_branches(where, names, functions, leaves, in_tree, shape)
     if jnp.ndim(index) > 0:
         outs = switch_elementwise(where, names, index, branches)
     elif (known := concrete_index(index)) is not None:

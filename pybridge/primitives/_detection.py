@@ -40,7 +40,9 @@ def within_gradient(x: Any) -> jax.Array | np.bool_:
     with respect to `w` alone sees True for `w` and False for `x`. It holds under every
     JAX transformation and any nesting of them. `jit`, `vmap`, `make_jaxpr` and
     `eval_shape` are no derivatives, and `stop_gradient(x)` carries none. Inside a
-    `custom_jvp` or `custom_vjp` rule values are plain, and the answer is False.
+    `custom_jvp` or `custom_vjp` rule values are plain, and the answer is False. So it is in
+    the condition of `jax.lax.while_loop`, which JAX does not differentiate: what the loop is
+    to know, ask before it.
 
     Without `jit` the answer is a concrete bool, fit for a plain `if`. Under `jit` it is
     traced: choose with `pb.cond`, which costs nothing there.
@@ -71,7 +73,7 @@ def within_gradient(x: Any) -> jax.Array | np.bool_:
     The Julia twin is `PyBridge.within_gradient`, which agrees with
     `NNlib.within_gradient`, where the question was first asked in this form.
     """
-    tracers = [leaf for leaf in jax.tree.leaves(x) for leaf in _traced_leaf(leaf)]
+    tracers = [leaf for leaf in jax.tree.leaves(x) for leaf in traced_leaf(leaf)]
     if not tracers:
         return np.False_
     answer = within_gradient_p.bind(*tracers)
@@ -106,7 +108,7 @@ def is_differentiating(*xs: Any) -> jax.Array | np.bool_:
     return within_gradient(xs)
 
 
-def _traced_leaf(leaf: Any) -> list[Tracer]:
+def traced_leaf(leaf: Any, where: str = "pb.within_gradient") -> list[Tracer]:
     """Return `[leaf]` if it is a tracer that can carry a derivative, else `[]`.
 
     Only tracers carry derivatives in JAX, and only those of inexact dtype.
@@ -119,7 +121,7 @@ def _traced_leaf(leaf: Any) -> list[Tracer]:
         inexact = dtype is not None and jnp.issubdtype(dtype, np.inexact)
         return [leaf] if inexact else []
     if hasattr(leaf, "__jax_array__") and not isinstance(leaf, type):
-        return _traced_leaf(leaf.__jax_array__())
+        return traced_leaf(leaf.__jax_array__(), where)
     package = type(leaf).__module__.partition(".")[0]
     # An array of objects can hold another system's numbers.
     opaque = isinstance(leaf, np.ndarray) and leaf.dtype == np.dtype(object)
@@ -127,7 +129,7 @@ def _traced_leaf(leaf: Any) -> list[Tracer]:
         kind = f"{type(leaf).__module__}.{type(leaf).__qualname__}"
         raise DetectionError(
             explain(
-                "pb.within_gradient",
+                where,
                 expected="a pytree of JAX or NumPy arrays, numbers and keys",
                 got=f"a {kind}" + (" of dtype object" if opaque else ""),
                 fix="JAX cannot see whether another system differentiates it. Ask that "

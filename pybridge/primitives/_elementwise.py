@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.tree_util import keystr
 
 from .._errors import ArgumentValueError, BranchMismatchError, explain
 from ._alignment import find_alignment
 from ._branches import Branches
-from ._masking import detach, guard, lane_any, run_if, select
+from ._collectives import communicating_axes
+from ._filling import any_taken, fill, select
+from ._masking import guard, lane_any, run_if
 from ._switch_primitive import branch_masks
 
 if TYPE_CHECKING:
@@ -84,9 +85,10 @@ def switch_elementwise(
     jaxprs, hoisted = branches.hoist()
     masks = branch_masks(index, len(jaxprs))
     for name, mask, branch in zip(names, masks, jaxprs, strict=True):
-        taken = lane_any(jnp.any(mask))
+        here = any_taken(mask)
+        taken = lane_any(here, communicating_axes(branch))
         filled = _filled_inputs(f"{where}, {name}", mask, branch, hoisted, branches.operands)
-        outs = run_if(taken, branch, [guard(taken, x) for x in filled])
+        outs = run_if(taken, branch, [guard(here, x) for x in filled])
         if results:
             outs = [select(mask, o, r) for o, r in zip(outs, results, strict=True)]
         results = outs
@@ -104,7 +106,7 @@ def _filled_inputs(
     a pair of values that no element has.
     """
     shape = mask.shape
-    if mask.size <= 1:
+    if 0 in shape or _is_single(shape):
         return [*hoisted, *operands]
     alignment = find_alignment(branch)
     for position, operation in alignment.mixed:
@@ -133,64 +135,36 @@ def _filled_inputs(
                 fix="Pass them to the branch as operands, which are broadcast.",
             )
         )
-    fill = _Fill(mask, kept.pop() if kept else ())
+    along = kept.pop() if kept else ()
     closed_over = zip(hoisted, elementwise, strict=True)
-    return [fill(x) if is_elementwise else x for x, is_elementwise in closed_over] + [
-        fill(x) for x in operands
+    return [
+        *(_fill(mask, x, along) if is_elementwise else x for x, is_elementwise in closed_over),
+        *(_fill(mask, x, along) for x in operands),
     ]
 
 
-class _Fill:
-    """Replace elements where a mask is False by the first where it is True.
-
-    Attributes:
-        mask: bool, any shape.
-        kept: axes along which an element is filled from its own row, if the row has any.
-    """
-
-    def __init__(self, mask: Any, kept: tuple[int, ...]):
-        self.mask = mask
-        self.kept = kept
-        self._order = [*kept, *(i for i in range(mask.ndim) if i not in kept)]
-        self._rows = int(np.prod([mask.shape[i] for i in kept], dtype=int))
-        in_rows = self._to_rows(mask)
-        self._row_taken = jnp.any(in_rows, axis=1)
-        rows = lax.iota(np.int32, self._rows)
-        first_row = jnp.argmax(self._row_taken).astype(np.int32)
-        self._row = lax.select(self._row_taken, rows, jnp.broadcast_to(first_row, rows.shape))
-        self._column = jnp.argmax(in_rows, axis=1).astype(np.int32)[self._row]
-
-    def __call__(self, x: Any) -> Any:
-        """Fill an array of the mask's size, or one that varies along `kept` alone."""
-        if x.size == self.mask.size:
-            full = jnp.reshape(x, self.mask.shape)
-            source = self._to_rows(full)[self._row, self._column]
-            filling = jnp.broadcast_to(source[:, None], (self._rows, x.size // self._rows))
-            filled = select(self.mask, full, detach(self._from_rows(filling)))
-        else:
-            flat = jnp.reshape(x, (self._rows,))
-            filled = select(self._row_taken, flat, detach(flat[self._row]))
-        return jnp.reshape(filled, x.shape)
-
-    def _to_rows(self, x: Any) -> Any:
-        return jnp.reshape(jnp.transpose(x, self._order), (self._rows, -1))
-
-    def _from_rows(self, x: Any) -> Any:
-        shape = [self.mask.shape[i] for i in self._order]
-        return jnp.transpose(jnp.reshape(x, shape), np.argsort(self._order).tolist())
+def _fill(mask: Any, x: Any, kept: tuple[int, ...]) -> Any:
+    """Fill an array that broadcasts to the shape of the mask."""
+    added = range(mask.ndim - jnp.ndim(x))
+    return lax.squeeze(fill(mask, lax.expand_dims(x, added), kept=kept), added)
 
 
 def _fits(small: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     """Tell whether an array that is not a scalar broadcasts to `shape`."""
-    if int(np.prod(small, dtype=int)) <= 1 or len(small) > len(shape):
+    if 0 in small or _is_single(small) or len(small) > len(shape):
         return False
     return jnp.broadcast_shapes(small, shape) == shape
+
+
+def _is_single(shape: tuple[Any, ...]) -> bool:
+    """Tell whether an array holds one element; one of a symbolic size may hold more."""
+    return all(n == 1 for n in shape)
 
 
 def _axes(small: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the axes of `shape` along which an array that broadcasts to it varies."""
     offset = len(shape) - len(small)
-    return tuple(offset + i for i, length in enumerate(small) if length > 1)
+    return tuple(offset + i for i, length in enumerate(small) if length != 1)
 
 
 def _check_output_shapes(where: str, shape: tuple[int, ...], branches: Branches) -> None:

@@ -19,20 +19,19 @@ lane really uses.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.core import ShapedArray
 from jax.interpreters import ad, batching, mlir
-from jax.sharding import NamedSharding, PartitionSpec
 
 from .._errors import ArgumentValueError, explain
 from .._jaxprs import Primitive, jaxpr_as_fun
+from ._collectives import Axes, refuse_divided, varying_axes
+from ._filling import any_taken, fill, select
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
@@ -116,34 +115,9 @@ def vary_with(mask: Any, operands: Any) -> list[Any]:
     """
     if is_the_same_on_all_devices(mask):
         return list(operands)
-    taken = lane_any(jnp.any(mask))
+    taken = lane_any(any_taken(mask))
     # A select has the type that its three operands have in common, and XLA drops it.
     return [lax.select(taken, x, x) for x in operands]
-
-
-def same_mesh_axes(operands: Sequence[Any]) -> list[Any]:
-    """Let operands vary over the mesh axes over which any of them does, inside `shard_map`.
-
-    Args:
-        operands: arrays of any shape and dtype.
-
-    Returns:
-        The operands, unchanged where they agree.
-    """
-    kinds = [_scalar_type(x) for x in operands]
-    if all(kind == kinds[0] for kind in kinds[1:]):
-        return list(operands)
-    # What they are compared for does not matter: the result has the type.
-    varying = [jnp.any(lax.ne(x, x)) for x in operands]
-    pred = functools.reduce(jnp.logical_or, varying)
-    return [lax.select(pred, x, x) for x in operands]
-
-
-def _scalar_type(x: Any) -> Any:
-    """The type of a bool scalar on the same mesh that varies like `x`."""
-    aval = jax.typeof(x)
-    sharding = NamedSharding(aval.sharding.mesh, PartitionSpec())
-    return aval.update(shape=(), dtype=np.dtype(np.bool_), weak_type=False, sharding=sharding)
 
 
 def is_the_same_on_all_devices(x: Any) -> bool:
@@ -153,109 +127,53 @@ def is_the_same_on_all_devices(x: Any) -> bool:
     return aval.update(weak_type=False) == unvarying
 
 
-def select(mask: Any, on_true: Any, on_false: Any) -> Any:
-    """Choose by a mask whose axes are the leading axes of the values.
-
-    Args:
-        mask: bool, shape (...).
-        on_true: any dtype (keys, too), shape (..., *rest).
-        on_false: same shape and dtype.
-
-    Returns:
-        An array of the values' shape and dtype.
-    """
-    shape = jnp.shape(on_true)
-    if jnp.ndim(mask) not in (0, len(shape)):
-        mask = lax.broadcast_in_dim(mask, shape, range(jnp.ndim(mask)))
-    return lax.select(mask, on_true, on_false)
-
-
-def fill_untaken(mask: Any, x: Any, *, with_zero: bool = False) -> Any:
-    """Replace the rows of `x` where `mask` is False by the first row where it is True.
-
-    Args:
-        mask: bool, shape (n,).
-        x: any dtype, shape (n, *rest).
-        with_zero: replace by zeros; for tangents, which do not pass a replaced row.
-
-    Returns:
-        An array like `x`. Replaced rows carry no derivative.
-    """
-    if x.shape[0] == 0:
-        return x
-    if with_zero:
-        return select(mask, x, jnp.zeros_like(x))
-    first = lax.dynamic_index_in_dim(x, jnp.argmax(mask), axis=0)
-    return select(mask, x, detach(jnp.broadcast_to(first, x.shape)))
-
-
-detach_p = Primitive("pybridge_detach")
-
-
-def detach(x: Any) -> Any:
-    """Return `x` without its derivative: `lax.stop_gradient` that can be transposed.
-
-    What fills an element is a constant of it in `jax.linear_transpose`, too, for which
-    `stop_gradient` has no rule.
-    """
-    return detach_p.bind(x)
-
-
-def _detach_batch(operands: Any, dims: Any) -> tuple[Any, int]:
-    return detach(operands[0]), dims[0]
-
-
-def _detach_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    return detach(*primals), ad.Zero(jax.typeof(primals[0]).to_tangent_aval())
-
-
-def _detach_transpose(ct: Any, x: Any) -> list[Any]:
-    return [ad.Zero(x.aval)]
-
-
-detach_p.def_impl(lambda x: x)
-detach_p.def_abstract_eval(lambda x: x)
-mlir.register_lowering(detach_p, mlir.lower_fun(lambda x: x, multiple_results=False))
-ad.primitive_jvps[detach_p] = _detach_jvp
-ad.primitive_transposes[detach_p] = _detach_transpose
-batching.primitive_batchers[detach_p] = _detach_batch
-
 lane_any_p = Primitive("pybridge_lane_any")
 
 
-def lane_any(mask: Any) -> Any:
+def lane_any(mask: Any, axes: Axes = frozenset()) -> Any:
     """Return whether any lane of the enclosing `vmap`s takes a branch.
 
     Args:
         mask: a bool scalar, shape (), for each lane.
+        axes: the named axes that the branch's collectives combine.
 
     Returns:
         A bool scalar, shape (), that is never batched.
+
+    Raises:
+        ArgumentValueError: lanes or devices along one of these axes differ, now or when a
+            `vmap` with its name is met.
     """
     if concrete_index(mask) is not None:
         return mask
-    return lane_any_p.bind(mask)
+    refuse_divided(axes, varying_axes(mask))
+    return lane_any_p.bind(mask, axes=axes)
 
 
-def _lane_any_batch(operands: Any, dims: Any) -> tuple[Any, None]:
-    return lane_any(jnp.any(operands[0], axis=dims[0])), None
+def _lane_any_batch(axis: Any, operands: Any, dims: Any, *, axes: Axes) -> tuple[Any, None]:
+    if dims[0] is None:
+        return lane_any(operands[0], axes), None
+    refuse_divided(axes, (axis.name,))
+    return lane_any(any_taken(*operands), axes), None
 
 
-def _lane_any_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    return lane_any(*primals), ad.Zero(jax.typeof(primals[0]).to_tangent_aval())
+def _lane_any_jvp(primals: Any, tangents: Any, *, axes: Axes) -> tuple[Any, Any]:
+    return lane_any(primals[0], axes), ad.Zero(jax.typeof(primals[0]).to_tangent_aval())
 
 
-lane_any_p.def_impl(lambda mask: mask)
-lane_any_p.def_abstract_eval(lambda mask: mask)
-mlir.register_lowering(lane_any_p, mlir.lower_fun(lambda mask: mask, multiple_results=False))
+lane_any_p.def_impl(lambda mask, *, axes: mask)
+lane_any_p.def_abstract_eval(lambda mask, *, axes: mask)
+mlir.register_lowering(
+    lane_any_p, mlir.lower_fun(lambda mask, *, axes: mask, multiple_results=False)
+)
 ad.primitive_jvps[lane_any_p] = _lane_any_jvp
-batching.primitive_batchers[lane_any_p] = _lane_any_batch
+batching.fancy_primitive_batchers[lane_any_p] = _lane_any_batch
 
 guard_p = Primitive("pybridge_guard")
 
 
 def guard(mask: Any, x: Any, *, with_zero: bool = False) -> Any:
-    """Keep `x` in the lanes that take a branch; fill the others as `fill_untaken` does.
+    """Keep `x` in the lanes that take a branch; fill the others from the first that does.
 
     Args:
         mask: a bool scalar, shape (), for each lane.
@@ -275,11 +193,15 @@ def _guard_batch(operands: Any, dims: Any, *, with_zero: bool) -> tuple[Any, int
     mask_dim, x_dim = dims
     if mask_dim is None:
         return guard(mask, x, with_zero=with_zero), x_dim
-    taken = jnp.any(mask)
+    taken = any_taken(mask)
     if x_dim is None:
         # All lanes share the value, so it is the one that the taken lanes use.
         return guard(taken, x, with_zero=with_zero), None
-    x = fill_untaken(mask, jnp.moveaxis(x, x_dim, 0), with_zero=with_zero)
+    x = jnp.moveaxis(x, x_dim, 0)
+    if with_zero:
+        x = select(mask, x, jnp.zeros_like(x))
+    else:
+        x = fill(lax.expand_dims(mask, range(1, x.ndim)), x)
     return guard(taken, x, with_zero=with_zero), 0
 
 

@@ -25,14 +25,15 @@ from jax import lax
 from jax.interpreters import ad, batching, mlir
 
 from .._jaxprs import Primitive, jaxpr_as_fun
+from ._collectives import communicating_axes
 from ._detection import within_gradient_p
+from ._filling import select
 from ._masking import (
     concrete_index,
     guard,
     is_the_same_on_all_devices,
     lane_any,
     run_if,
-    select,
 )
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def spell_out(
     """
     results: list[Any] = []
     for mask, branch in zip(branch_masks(index, len(branches)), branches, strict=True):
-        taken = lane_any(mask)
+        taken = lane_any(mask, communicating_axes(branch))
         guarded = [
             guard(mask, x, with_zero=is_linear)
             for x, is_linear in zip(operands, linear, strict=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
 from ._bounds import place, refuse_empty_axis
+from ._gathering import fill, flattened, gather
 
 MODES = ("error", "clip", "fill", "wrap")
 
@@ -84,10 +85,10 @@ def take(
     indices = as_indices("pb.take", indices)
     number = _check_axis(axis, x.ndim)
     if axis is None:
-        x = jnp.ravel(x)
+        x = flattened(x)
     at = number or 0
     size = x.shape[at]
-    if size == 0 and np.size(indices):
+    if size == 0 and 0 not in np.shape(indices):
         if mode != "fill":
             refuse_empty_axis("pb.take", number)
         shape = (*x.shape[:at], *np.shape(indices), *x.shape[at + 1 :])
@@ -97,28 +98,6 @@ def take(
     if valid is None:
         return y
     return fill(y, valid, at, as_fill("pb.take", fill_value, x.dtype))
-
-
-def gather(x: jax.Array, index: tuple[Any, ...]) -> jax.Array:
-    """Read elements at positions that are in range, as `place` returns them."""
-    return x.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
-
-
-def fill(y: jax.Array, valid: Any, before: int, value: jax.Array) -> jax.Array:
-    """Replace what was read at an index that was out of range.
-
-    Args:
-        y: what was read, shape (*before, *valid.shape, *after).
-        valid: bool; which indices were in range.
-        before: the number of axes of `y` that stand before those of the indices.
-        value: a scalar of the dtype of `y`.
-
-    Returns:
-        An array like `y`. Replaced elements carry no derivative of `y`.
-    """
-    after = y.ndim - before - np.ndim(valid)
-    valid = jnp.reshape(valid, (1,) * before + np.shape(valid) + (1,) * after)
-    return jnp.where(valid, y, value)
 
 
 def as_array(where: str, x: Any) -> jax.Array:

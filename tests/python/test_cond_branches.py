@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cond_helpers import equal, zero
+from cond_helpers import equal, total, zero
 from jax import lax
 
 import pybridge as pb
@@ -238,3 +238,57 @@ def test_detection_chooses_while_tracing(maybe_jit):
         assert maybe_jit(jax.grad(lambda x, wrap=wrap: wrap(f)(x).sum()))(x) == 4.0
         jax.effects_barrier()
         assert set(calls) == {"training"}
+
+
+@pytest.mark.parametrize("x", [jnp.array([2.0, 0.0, -1.0]), jnp.array([[2.0], [0.0]])])
+def test_a_constant_is_broadcast_over_the_elements(x, maybe_jit):
+    # `where(x > 0, log(x), 0.0)`, word for word.
+    def f(x):
+        return pb.cond(x > 0, jnp.log, lambda x: 0.0, x)
+
+    safe = jnp.where(x > 0, x, 1)
+    for g in (f, jax.vmap(f)):
+        out = maybe_jit(g)(x)
+        assert out.dtype == jnp.float32
+        equal(out, jnp.log(safe))
+        equal(maybe_jit(jax.grad(total(g)))(x), jnp.where(x > 0, 1 / safe, 0))
+
+
+def test_constants_of_every_kind_are_broadcast(maybe_jit):
+    x, row = jnp.arange(-3.0, 3.0).reshape(2, 3), jnp.array([7.0, 8.0, 9.0])
+
+    def f(x, row, c):
+        branches = [lambda x: (x, x > 0), lambda x: (row, False), lambda x: (2 * c, np.True_)]
+        return pb.switch((x + 2).astype(int), branches, x)
+
+    index = np.clip((np.asarray(x) + 2).astype(int), 0, 2)
+    value, flag = maybe_jit(f)(x, row, 5.0)
+    equal(value, np.choose(index, [x, np.broadcast_to(row, (2, 3)), 10.0]))
+    equal(flag, np.choose(index, [x > 0, False, True]))
+    by_row, by_c = maybe_jit(jax.grad(lambda *args: f(*args)[0].sum(), (1, 2)))(x, row, 5.0)
+    equal(by_row, (index == 1).sum(0))
+    equal(by_c, 2 * (index == 2).sum())
+    equal(maybe_jit(lambda p: pb.cond(p, lambda: 1.0, lambda: 2.0))(x > 0), np.where(x > 0, 1, 2))
+
+
+@pytest.mark.parametrize("pick", [lambda x: x[0], lambda x: x[:1], lambda x: x[2] * 0])
+def test_an_element_of_the_operands_is_no_constant(pick):
+    x = jnp.array([2.0, 0.0, -1.0])
+    with pytest.raises(pb.BranchMismatchError, match=r"float32\[1?\]"):
+        pb.cond(x > 0, jnp.log, pick, x)
+    with pytest.raises(pb.BranchMismatchError, match=r"float32\[1?\]"):
+        pb.cond(x > 0, pick, pick, x)
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (1, 2), (2, 1, 1)])
+def test_a_lane_none_of_whose_elements_takes_the_branch(shape, maybe_jit):
+    x = jnp.array([4.0, 0.0]).reshape(shape)
+
+    def f(x, w):
+        return pb.cond(x > 0, lambda x: w / x, lambda x: 0 * x, x)
+
+    mapped = jax.vmap(f, (0, None))
+    equal(maybe_jit(mapped)(x, 2.0).ravel(), [0.5, 0])
+    by_x, by_w = maybe_jit(jax.grad(total(mapped), (0, 1)))(x, 2.0)
+    equal(by_x.ravel(), [-0.125, 0])
+    equal(by_w, 0.25)

@@ -364,3 +364,44 @@ def test_statistics_of_all_devices(way, name, masked):
         x, mask = (jax.device_put(v, jax.NamedSharding(mesh, jax.P("i"))) for v in (x, mask))
     got = jax.jit(lambda p, x: results(layer, p, state, x, mask, spread))(params, x)
     close(jax.device_get(got), jax.device_get(want), rtol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.BatchNorm(2),
+        nn.BatchNorm(2, track_stats=False),
+        nn.InstanceNorm(2),
+        nn.GroupNorm(2, 1),
+        nn.LayerNorm((2, 4)),
+    ],
+)
+@pytest.mark.parametrize("size", [1e30, 1e20])
+def test_an_overflow_of_the_squares_is_no_zero(layer, size, maybe_jit):
+    params, state = layer.init(jax.random.key(0))
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 2, 4)) * size, jnp.float32)
+
+    def f(x):
+        return maybe_jit(lambda x: layer.apply(params, state, x)[0])(x)
+
+    y, pull = jax.vjp(f, x)
+    assert jnp.isnan(y).all() and jnp.isnan(pull(y)[0]).all()
+    y, _ = jax.vjp(f, x / size)
+    assert jnp.isfinite(y).all() and (jnp.abs(y) > 1e-3).any()
+
+
+def test_test_mode_after_an_overflow_is_no_zero():
+    layer = nn.BatchNorm(1)
+    params, state = layer.init(jax.random.key(0))
+    x = jnp.array([[1.0], [2.0]]) * 1e30
+    with pytest.warns(nn.ModeWarning):
+        _, state = layer.apply(params, state, x, training=True)
+    assert jnp.isinf(state["var"]).all()
+    assert jnp.isnan(layer.apply(params, state, x)[0]).all()
+    assert jnp.isnan(layer.apply(params, state, x / 1e30)[0]).all()
+
+
+def test_a_weight_whose_squares_overflow_is_no_zero():
+    layer = nn.WeightNorm(nn.Dense(2, 1, bias=False))
+    params = {"layer": {"weight": jnp.full((2, 1), 1e30)}, "g": jnp.ones((1, 1))}
+    assert jnp.isnan(layer.apply(params, {}, jnp.ones((1, 2)))[0]).all()

@@ -54,7 +54,7 @@ where `affine`, the state is `mean` and `var` where `track_stats`.
 ```jldoctest
 julia> using PyBridge
 
-julia> params, state = PyBridge.init((0x0, 0x0), PyBridge.BatchNorm(3));
+julia> params, state = PyBridge.init((0x00000000, 0x0000002a), PyBridge.BatchNorm(3));
 
 julia> params.scale
 3-element Vector{Float32}:

@@ -1,5 +1,6 @@
 # Layers made of layers. The mode is found out once, for all parameters and the input, and
-# handed down as an answer. Child number i, from 0, gets the key `fold_in(key, i)`.
+# handed down as an answer. Child number i, from 0, gets the key `fold_in(key, i)`. A mask goes
+# to every child that takes one, as it is.
 
 """
     Chain(layers...)
@@ -25,19 +26,21 @@ Chain(layers...) = Chain(layers)
 
 init(key, layer::Chain; T=Float32) = init_children(key, layer.layers, T)
 
-function apply(layer::Chain, params, state, x; key=nothing, training=:auto)
+function apply(layer::Chain, params, state, x; key=nothing, training=:auto, mask=nothing)
     check_children(layer, params, state)
+    check_mask_taken(layer, mask)
     mode = settle_training(training, params, x)
-    return chained(layer.layers, params, state, x, key, mode)
+    return chained(layer.layers, params, state, x, key, mode, mask)
 end
+takes_mask(layer::Chain) = any(takes_mask, layer.layers)
 
 @generated function chained(
-    layers::Tuple{Vararg{Any,N}}, params, states, x, key, training
+    layers::Tuple{Vararg{Any,N}}, params, states, x, key, training, mask
 ) where {N}
     ys = [:x; [Symbol(:y, i) for i in 1:N]]
     new = [Symbol(:state, i) for i in 1:N]
     steps = [:(($(ys[i+1]), $(new[i])) = apply_child(layers[$i], params[$i], states[$i], $(ys[i]),
-        child_key(key, $(i - 1)), training)) for i in 1:N]
+        child_key(key, $(i - 1)), training, mask)) for i in 1:N]
     return Expr(:block, steps..., :(return $(ys[end]), $(Expr(:tuple, new...))))
 end
 
@@ -62,11 +65,15 @@ end
 
 init(key, layer::SkipConnection; T=Float32) = init_child(child_key(key, 0), layer.layer, T)
 
-function apply(layer::SkipConnection, params, state, x; key=nothing, training=:auto)
+function apply(
+    layer::SkipConnection, params, state, x; key=nothing, training=:auto, mask=nothing
+)
+    check_mask_taken(layer, mask)
     mode = settle_training(training, params, x)
-    y, state = apply_child(layer.layer, params, state, x, child_key(key, 0), mode)
+    y, state = apply_child(layer.layer, params, state, x, child_key(key, 0), mode, mask)
     return layer.connection(y, x), state
 end
+takes_mask(layer::SkipConnection) = takes_mask(layer.layer)
 
 """
     Parallel(connection, layers...)
@@ -97,25 +104,30 @@ end
 
 init(key, layer::Parallel; T=Float32) = init_children(key, layer.layers, T)
 
-function apply(layer::Parallel, params, state, x; key=nothing, training=:auto)
+function apply(layer::Parallel, params, state, x; key=nothing, training=:auto, mask=nothing)
     check_children(layer, params, state)
     check_inputs(layer, x)
+    check_mask_taken(layer, mask)
     mode = settle_training(training, params, x)
-    return side_by_side(layer.connection, layer.layers, params, state, x, key, mode)
+    return side_by_side(layer.connection, layer.layers, params, state, x, key, mode, mask)
 end
+takes_mask(layer::Parallel) = any(takes_mask, layer.layers)
 
 # Written out, because Yota has no rule for `connection(ys...)`.
 @generated function side_by_side(
-    connection, layers::Tuple{Vararg{Any,N}}, params, states, x, key, training
+    connection, layers::Tuple{Vararg{Any,N}}, params, states, x, key, training, mask
 ) where {N}
     ys, new = [Symbol(:y, i) for i in 1:N], [Symbol(:state, i) for i in 1:N]
     steps = [:(($(ys[i]), $(new[i])) = apply_child(layers[$i], params[$i], states[$i],
-        input_of(x, $i), child_key(key, $(i - 1)), training)) for i in 1:N]
+        input_of(x, $i), child_key(key, $(i - 1)), training, mask_of(x, mask, $i)))
+        for i in 1:N]
     return Expr(:block, steps..., :(return connection($(ys...)), $(Expr(:tuple, new...))))
 end
 
 input_of(x, i) = x
 input_of(xs::Tuple, i) = xs[i]
+mask_of(x, mask, i) = mask
+mask_of(::Tuple, masks::Tuple, i) = masks[i]
 
 function check_inputs(layer::Parallel, x)
     x isa Tuple && length(x) != length(layer.layers) && throw(ArgumentError(
@@ -127,9 +139,26 @@ ChainRulesCore.@non_differentiable check_inputs(::Any, ::Any)
 
 # --- children -------------------------------------------------------------------------------
 
-apply_child(layer::Layer, params, state, x, key, training) =
+apply_child(layer::Layer, params, state, x, key, training, ::Nothing) =
     apply(layer, params, state, x; key, training)
-apply_child(f, params, state, x, key, training) = (f(x), state)
+function apply_child(layer::Layer, params, state, x, key, training, mask)
+    takes_mask(layer) || return apply(layer, params, state, x; key, training)
+    return apply(layer, params, state, x; key, training, mask)
+end
+apply_child(f, params, state, x, key, training, mask) = (f(x), state)
+
+# Functions and most layers take no mask.
+takes_mask(layer) = false
+takes_mask(::Union{BatchNorm,InstanceNorm,GroupNorm,LayerNorm}) = true
+ChainRulesCore.@non_differentiable takes_mask(::Any)
+
+check_mask_taken(layer, ::Nothing) = nothing
+function check_mask_taken(layer, mask)
+    takes_mask(layer) && return nothing
+    throw(ArgumentError(
+        "$(title(layer)): expected a layer that takes a mask, a normalisation, got none."))
+end
+ChainRulesCore.@non_differentiable check_mask_taken(::Any, ::Any)
 
 init_child(key, layer::Layer, T) = init(key, layer; T)
 init_child(key, f, T) = ((;), (;))

@@ -32,7 +32,7 @@ of size `(channels,)` where `affine`.
 ```jldoctest
 julia> using PyBridge
 
-julia> params, state = PyBridge.init((0x0, 0x0), PyBridge.GroupNorm(4, 2));
+julia> params, state = PyBridge.init((0x00000000, 0x0000002a), PyBridge.GroupNorm(4, 2));
 
 julia> size(params.scale)
 (4,)

@@ -34,7 +34,7 @@ The layer around [`instancenorm`](@ref), with an activation. Parameters are `sca
 ```jldoctest
 julia> using PyBridge
 
-julia> PyBridge.init((0x0, 0x0), PyBridge.InstanceNorm(3))
+julia> PyBridge.init((0x00000000, 0x0000002a), PyBridge.InstanceNorm(3))
 (NamedTuple(), NamedTuple())
 ```
 """

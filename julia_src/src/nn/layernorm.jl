@@ -52,7 +52,7 @@ of size `size` where `affine`.
 ```jldoctest
 julia> using PyBridge
 
-julia> params, state = PyBridge.init((0x0, 0x0), PyBridge.LayerNorm(2, 3));
+julia> params, state = PyBridge.init((0x00000000, 0x0000002a), PyBridge.LayerNorm(2, 3));
 
 julia> size(params.scale)
 (2, 3)
