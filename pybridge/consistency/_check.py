@@ -15,18 +15,21 @@ from ..interop import JuliaFunction
 from ._ask import JaxSystem, JuliaSystem, Weighted, plain_values, robust
 from ._bounds import find_out_of_bounds
 from ._compare import judge
-from ._findings import KINDS, SEVERITIES, Finding, Probe, Report, SystemAnswer
+from ._findings import Finding, Probe, Report, SystemAnswer
 from ._inside import compare_with_inside, find_inside
+from ._merge import merge_findings
 from ._nonfinite import judge_non_finite
-from ._plain import ask_own, judge_own, judge_values
+from ._plain import Own, ask_own, judge_own, judge_values
 from ._point import Point
 from ._present import has_julia
 from ._probes import check_names, count, first_lines, points, weights_for
+from ._rounding import double_results, judge_rounding, own_results
 from ._second import judge_second
 from ._subject import Arrays, Subject, named
 from ._values import listening
 
 _LONGEST_SOURCE = 200
+_NOT_FINITE = "the value itself is NaN or infinite"
 
 
 def check(
@@ -172,7 +175,7 @@ class _Run:
             self.rows,
             tuple(self.probes),
             tuple(self.answers),
-            tuple(sorted(_once(self.findings), key=_gravity)),
+            merge_findings(self.findings),
             tuple(self.curves),
             _sources(subject),
         )
@@ -285,12 +288,29 @@ class _Run:
             return
         if not any(b.name == "jax" for b in self.rows):
             return
-        if any(f.kind == "value" for f in self.findings) or self.inside is not None:
-            return
         modes = [mode for name, mode in point.slopes if name == "jax"]
         own = ask_own(subject, self.weighted, modes)
-        if own is not None and not any(f.kind == "non-finite" for f in self.findings):
+        lost = self._judge_rounding(point, own)
+        if lost and any(f.mode == "value" for f in lost):
+            # That the value is not finite is said with the reason.
+            self.findings = [f for f in self.findings if f.title != _NOT_FINITE]
+        self.findings += lost
+        if any(f.kind == "value" for f in self.findings) or self.inside is not None:
+            return
+        if own is not None and not any(
+            f.kind in ("non-finite", "precision") for f in self.findings
+        ):
             self.findings += judge_own(point, own)
+
+    def _judge_rounding(self, point: Point, own: Own | None) -> list[Finding]:
+        """Compare the caller's own precision with extended precision."""
+        if not self.subject.traced or self.subject.is_julia:
+            return []
+        self.say("given: in extended precision")
+        if own is not None:
+            return judge_rounding(self.subject, self.weighted, own_results(own))
+        with self.subject.precision():
+            return judge_rounding(self.subject, self.weighted, double_results(point))
 
     def _note_failure(self, probe: Probe, error: Exception) -> None:
         self.findings.append(
@@ -315,7 +335,7 @@ def _not_finite(point: Point) -> Finding:
     return Finding(
         "non-finite",
         "warning" if point.probe.name == "given" else "note",
-        "the value itself is NaN or infinite",
+        _NOT_FINITE,
         mode="value",
         probe=point.probe.name,
         advice="Derivatives mean nothing here: find out where the value comes from first, for "
@@ -344,36 +364,6 @@ def _differences(point: Point) -> SystemAnswer:
         derivative = point._assemble(found)
     value = named(point.subject.outputs, point.plain)
     return SystemAnswer("finite", "forward", point.probe.name, value, derivative, 0.0)
-
-
-def _once(findings: Sequence[Finding]) -> list[Finding]:
-    """Drop what was said at the given point already, and merge elements of one argument."""
-    kept: dict[Any, Finding] = {}
-    more: dict[Any, int] = {}
-    for f in findings:
-        key: Any = (f.kind, f.severity, f.systems, f.mode, f.probe, f.argument, f.primitive)
-        if f.kind == "kink":
-            key = (*key, f.location)
-        if f.kind in ("out-of-bounds", "value", "exception", "unsupported", "mode-dependent"):
-            key = (f.kind, f.severity, f.systems, f.mode, f.location, f.primitive)
-            key = (*key, f.title if f.location is None else "")
-            more[key] = -(10**9)
-        more[key] = more.get(key, 0) + (key in kept)
-        kept.setdefault(key, f)
-    return [
-        replace(
-            f,
-            title=f"{f.title} (and in {more[key]} more)",
-            numbers={**f.numbers, "places": more[key] + 1},
-        )
-        if more[key] > 0 and "places" not in f.numbers
-        else f
-        for key, f in kept.items()
-    ]
-
-
-def _gravity(finding: Finding) -> tuple[int, int]:
-    return SEVERITIES.index(finding.severity), list(KINDS).index(finding.kind)
 
 
 def _sources(subject: Subject) -> dict[str, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from .._jaxprs import Location, inner_jaxprs, user_line
+from .._jaxprs import Location, inner_jaxprs, is_of_jax, user_line
 
 # Loops with more steps than this stay closed: they are one step each.
 MOST_STEPS = 20_000
@@ -25,7 +24,6 @@ _CALLS = frozenset(
     """checkpoint closed_call core_call custom_vmap_call jit pjit remat remat2""".split()
 )
 _RULES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"})
-_JAX = str(Path(jax.__file__).parent)
 
 # Takes the values of a step's inputs, gives those of its outputs.
 Operation = Callable[..., list[Any]]
@@ -125,7 +123,7 @@ class Where:
 
     def inside(self, inner: ClosedJaxpr) -> Where:
         """Return what stands around a program that is called here."""
-        return replace(self, fixed=self.fixed or _is_of_jax(inner))
+        return replace(self, fixed=self.fixed or is_of_jax(inner))
 
     def deeper(self, part: str, what: str) -> Where:
         """Return the same line, one loop or branch deeper."""
@@ -290,13 +288,6 @@ def _count(jaxpr: ClosedJaxpr) -> int:
         inner = sum(_count(part) for part in inner_jaxprs(eqn))
         total += max(1, inner) * (eqn.params["length"] if eqn.primitive.name == "scan" else 1)
     return total
-
-
-def _is_of_jax(inner: ClosedJaxpr) -> bool:
-    info = inner.jaxpr.debug_info
-    source = info.func_src_info or ""
-    file = getattr(info, "func_filename", None) or source.partition(" at ")[2]
-    return file.startswith(_JAX)
 
 
 def _rule(eqn: Any) -> str:
