@@ -189,7 +189,10 @@ def at_many(inner: Callable[[Any], Any], subject: Subject) -> Callable[..., Any]
         run = lax.map if loops else lambda g, ts: jax.vmap(g)(ts)
 
         def at_each(xs: Arrays, vs: Arrays, ts: Any) -> Any:
-            return run(lambda t: inner(shifted(xs, vs, t)), ts)
+            try:
+                return run(lambda t: inner(shifted(xs, vs, t)), ts)
+            except NotImplementedError:  # an operation without a batching rule
+                return lax.map(lambda t: inner(shifted(xs, vs, t)), ts)
 
         return jax.jit(at_each, compiler_options=_options(subject))
     return lambda xs, vs, ts: np.stack([np.asarray(inner(shifted(xs, vs, t))) for t in ts])

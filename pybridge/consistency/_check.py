@@ -12,6 +12,7 @@ from .._backends import NAMES, Backend, load, row
 from .._config import setting
 from .._errors import ArgumentValueError, BridgeError, explain, first_line
 from ..interop import JuliaFunction
+from ..primitives._detection import listen
 from ._ask import JaxSystem, JuliaSystem, Weighted, plain_values, robust
 from ._bounds import find_out_of_bounds
 from ._compare import judge
@@ -26,7 +27,6 @@ from ._probes import check_names, count, first_lines, points, weights_for
 from ._rounding import double_results, judge_rounding, own_results
 from ._second import judge_second
 from ._subject import Arrays, Subject, named
-from ._values import listening
 
 _LONGEST_SOURCE = 200
 _NOT_FINITE = "the value itself is NaN or infinite"
@@ -151,6 +151,7 @@ class _Run:
         self.curves: list[Any] = []
         self.probes: list[Probe] = []
         self.inside: Callable[[Arrays], Any] | None = None
+        self.heard = False  # whether within_gradient was answered with True
         self.jax = JaxSystem(subject, self.weighted)
         self.systems = self._systems()
         size = self.weighted.flat_weights.size
@@ -195,10 +196,12 @@ class _Run:
     def _check_point(self, probe: Probe, xs: tuple[np.ndarray, ...], stable: bool) -> None:
         """Ask and judge at one point."""
         subject = self.subject
-        lines = first_lines(xs, np.random.default_rng(count(xs)))
+        lines = first_lines(xs, np.random.default_rng([self.seed, count(xs)]))
         together = None
         if self.jax in self.systems and not subject.is_julia:
-            together = self.jax.ask_at_once(xs, [line.vs for line in lines])
+            with listen() as heard:
+                together = self.jax.ask_at_once(xs, [line.vs for line in lines])
+            self.heard |= any(heard)
         try:
             plain = together.plain if together is not None else self.plain(xs)
             plain = tuple(np.asarray(y) for y in plain)
@@ -207,10 +210,11 @@ class _Run:
             return
         point = Point(subject, self.weighted, self.systems, probe, xs, self.values, plain, lines)
         point.together = together
-        with listening() as heard:
+        with listen() as heard:
             point.ask(self.say)
+        self.heard |= any(heard)
         if self.inside is None:
-            self.inside = find_inside(subject, self.systems, any(heard))
+            self.inside = find_inside(subject, self.systems, self.heard)
         if self.inside is not None:
             self.findings += compare_with_inside(point, self.inside)
         self.say(f"{probe.name}: comparing")
