@@ -67,6 +67,17 @@ def calling_line() -> Location | None:
     return None
 
 
+def raising_line(error: BaseException) -> Location | None:
+    """Find the innermost line of the user's code in the traceback of an exception."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith(_passed_over()):
+            found = _location(code.co_filename, trace.tb_lineno, code.co_qualname)
+        trace = trace.tb_next
+    return found
+
+
 def _location(file: str, line: int, function: str) -> Location:
     return Location(file, line, function, linecache.getline(file, line).strip())
 

@@ -18,10 +18,11 @@ from ._bounds import find_out_of_bounds
 from ._compare import judge
 from ._findings import Finding, Probe, Report, SystemAnswer
 from ._inside import compare_with_inside, find_inside
+from ._iterations import SolverAccuracy
 from ._merge import merge_findings
 from ._nonfinite import judge_non_finite
 from ._plain import Own, ask_own, judge_own, judge_values
-from ._point import Point
+from ._point import Allowed, Point
 from ._present import has_julia
 from ._probes import check_names, count, first_lines, points, weights_for
 from ._rounding import double_results, judge_rounding, own_results
@@ -38,6 +39,8 @@ def check(
     backends: Sequence[str] | None = None,
     probes: Sequence[str] = ("given",),
     seed: int = 0,
+    rtol: float = 0.0,
+    atol: float = 0.0,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Run a function under every AD system and by differences, and report what differs.
@@ -60,6 +63,9 @@ def check(
             thousandth of the arguments), `"zeros"`, `"ties"` (all elements of a leaf equal) and
             `"random"` on request.
         seed: of the random directions, weights and points.
+        rtol: derivatives may differ by this part of their size, whatever their accuracy is by
+            differences: for functions that are known to be no more exact.
+        atol: and by this much.
         progress: gets a line of text before each step.
 
     Returns:
@@ -69,8 +75,8 @@ def check(
     Raises:
         ArgumentTypeError: `f` is not callable, or nothing in its arguments or its value is
             floating-point.
-        ArgumentValueError: `f` raises at the given point, `probes` names none, or `backends` is
-            empty.
+        ArgumentValueError: `f` raises at the given point, `probes` names none, `backends` is
+            empty, or `rtol` or `atol` is negative.
         UnknownBackendError: `backends` names no AD system.
 
     Example:
@@ -87,9 +93,11 @@ def check(
     """
     say = progress or (lambda text: None)
     chosen = check_names(probes)
+    allowed = Allowed(rtol, atol)
     rows = _backends(f, backends)
     say("calling the function")
-    return _Run(Subject(f, args), rows, seed, say, backends is not None).report(chosen)
+    run = _Run(Subject(f, args), rows, seed, say, backends is not None, allowed)
+    return run.report(chosen)
 
 
 def _backends(f: Any, names: Sequence[str] | None) -> tuple[Backend, ...]:
@@ -140,8 +148,10 @@ class _Run:
         seed: int,
         say: Callable[[str], None],
         named: bool,
+        allowed: Allowed,
     ):
         self.subject, self.rows, self.seed, self.say = subject, rows, seed, say
+        self.allowed = allowed
         # Second order of a lowered function takes Julia's compiler half a minute.
         self.thorough = named or subject.is_julia
         self.weights = weights_for(subject, seed)
@@ -154,6 +164,10 @@ class _Run:
         self.heard = False  # whether within_gradient was answered with True
         self.jax = JaxSystem(subject, self.weighted)
         self.systems = self._systems()
+        self.solver: SolverAccuracy | None = None
+        if subject.traced and not subject.is_julia:
+            gradient = lambda *xs: self.jax.reverse(xs)[1]  # noqa: E731
+            self.solver = SolverAccuracy(subject.jaxpr, self.weighted.total, gradient)
         size = self.weighted.flat_weights.size
         if subject.is_julia:
             self.plain: Callable[[Arrays], Any] = lambda xs: subject.call(xs)
@@ -209,7 +223,7 @@ class _Run:
             self._note_failure(probe, error)
             return
         point = Point(subject, self.weighted, self.systems, probe, xs, self.values, plain, lines)
-        point.together = together
+        point.together, point.solver, point.allowed = together, self.solver, self.allowed
         with listen() as heard:
             point.ask(self.say)
         self.heard |= any(heard)
@@ -229,6 +243,8 @@ class _Run:
                 found += judgement.findings
                 self.curves += judgement.curves
                 first_order = judgement.has_wrong or any(f.severity == "error" for f in found)
+                # What the accuracy of a solver hides in the gradient it hides in its derivative.
+                first_order |= bool(point.inexact)
                 for system in self.systems if not first_order else ():
                     if "second" in system.modes and not _failed(point, system.name):
                         self.say(f"{probe.name}: {system.name}, second order")

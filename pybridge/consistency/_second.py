@@ -152,8 +152,10 @@ def _slack(
     eps = point.eps
     relative = max(1e-7, 10.0 * eps ** (2 / 3))
     largest = float(np.max(np.abs(components[smooth]), initial=0.0))
+    allowed = point.allowed
     return (
-        relative * (np.abs(flat) + np.abs(components))
+        max(relative, allowed.rtol) * (np.abs(flat) + np.abs(components))
+        + allowed.atol
         + 0.1 * relative * largest
         + 1e3 * eps * float(np.max(np.abs(origin), initial=0.0))
         + _rounding(point)
@@ -197,7 +199,8 @@ def _symmetry(
             )
         )
     )
-    slack = max(1e-7, 100 * point.eps) * size + floor + _rounding(point)
+    slack = max(1e-7, 100 * point.eps, point.allowed.rtol) * size + floor + _rounding(point)
+    slack += point.allowed.atol
     if not np.isfinite(left + right) or abs(left - right) <= slack:
         return []
     return [
