@@ -17,6 +17,7 @@ from ._ask import JaxSystem, JuliaSystem, Weighted, plain_values, robust
 from ._bounds import find_out_of_bounds
 from ._compare import judge
 from ._findings import Finding, Probe, Report, SystemAnswer
+from ._flat import find_flat
 from ._inside import compare_with_inside, find_inside
 from ._iterations import SolverAccuracy
 from ._merge import merge_findings
@@ -239,6 +240,7 @@ class _Run:
             if stable:
                 found += judge_values(point, self.inside)
                 found += judge_non_finite(point)
+                found += _flat(point)
                 judgement = judge(point, subject.jaxpr)
                 found += judgement.findings
                 self.curves += judgement.curves
@@ -343,6 +345,16 @@ class _Run:
                 advice="It was not differentiated here.",
             )
         )
+
+
+def _flat(point: Point) -> list[Finding]:
+    """Note arguments that only flat operations lead from."""
+    known = [(who[0], gs) for who, gs in point.gradients.items()]
+    if point.subject.jaxpr is None or not known:
+        return []
+    names = tuple(dict.fromkeys(name for name, _ in known))
+    paths, gradients = point.subject.paths, known[0][1]
+    return find_flat(point.subject.jaxpr, paths, gradients, names, point.probe.name)
 
 
 def _failed(point: Point, name: str) -> bool:

@@ -36,7 +36,7 @@ KINDS = {
     "random": "two calls with the same arguments give different numbers",
     "unsupported": "a system cannot do this, and says so",
     "exception": "a system fails",
-    "zero": "a derivative that is zero comes as None, nothing, NoTangent or Fill",
+    "zero": "a derivative is zero everywhere, or comes as None, nothing, NoTangent or Fill",
 }
 
 
