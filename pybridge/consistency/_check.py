@@ -21,11 +21,13 @@ from ._flat import find_flat
 from ._inside import compare_with_inside, find_inside
 from ._iterations import SolverAccuracy
 from ._merge import merge_findings
+from ._narrow import judge_truncation
 from ._nonfinite import judge_non_finite
 from ._plain import Own, ask_own, judge_own, judge_values
 from ._point import Allowed, Point
 from ._present import has_julia
 from ._probes import check_names, count, first_lines, points, weights_for
+from ._repetition import judge_repetition
 from ._rounding import double_results, judge_rounding, own_results
 from ._second import judge_second
 from ._subject import Arrays, Subject, named
@@ -180,12 +182,16 @@ class _Run:
     def report(self, names: Sequence[str]) -> Report:
         """Check all points."""
         subject = self.subject
-        stable = self._judge_repetition()
+        self.say("calling the function again")
+        changing = judge_repetition(subject, self.rows)
+        self.findings += changing
+        stable = not changing
         for probe, xs in points(subject, names, self.weights, self.seed):
             self.probes.append(probe)
             with subject.precision(), np.errstate(all="ignore"):
                 self._check_point(probe, xs, stable)
         self._judge_precision(stable)
+        self.findings += judge_truncation(subject.jaxpr, subject.given)
         return Report(
             subject.name,
             self.rows,
@@ -269,38 +275,6 @@ class _Run:
             self._given = point
 
     # --- parts of the judgement ---------------------------------------------------------------
-
-    def _judge_repetition(self) -> bool:
-        """Call once more with the same arguments, and compare bit by bit."""
-        self.say("calling the function again")
-        subject = self.subject
-        again = subject.call_plainly()
-        same = len(again) == len(subject.first) and all(
-            a.shape == b.shape and np.array_equal(a, b, equal_nan=True)
-            for a, b in zip(subject.first, again, strict=True)
-        )
-        if same:
-            return True
-        changes = [
-            (float(np.max(np.abs(a - b), initial=0.0)), path)
-            for a, b, path in zip(subject.first, again, subject.outputs, strict=False)
-            if a.shape == b.shape
-        ]
-        largest, path = max(changes, default=(float("nan"), "value"))
-        # Sums that are split among threads differ in the last digits: that is no randomness.
-        self.findings.append(
-            Finding(
-                "random",
-                "error",
-                f"two calls with the same arguments differ by {largest:.4g} in {path}",
-                systems=tuple(b.name for b in self.rows if b.available),
-                mode="value",
-                numbers={"difference": largest},
-                advice="Pass a key, or whatever else it depends on, as an argument. Derivatives "
-                "were not compared: none is defined.",
-            )
-        )
-        return False
 
     def _judge_precision(self, stable: bool) -> None:
         """Compare values in the caller's own precision, where that is another."""

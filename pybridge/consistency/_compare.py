@@ -11,6 +11,7 @@ from jax.extend.core import ClosedJaxpr
 
 from .._jaxprs import is_stopped_by_jax, user_line
 from ._findings import Finding, SlopeCurve
+from ._flat import flat_line
 from ._interpret import equations
 from ._kinks import choice_numbers, curve, find_change, find_tie, judge_break, judge_kink
 from ._point import Point, Who
@@ -201,7 +202,8 @@ def _stopped(finding: Finding, closed: ClosedJaxpr) -> Finding:
     # JAX's own functions stop gradients where that leaves the derivative right.
     stops = [eqn for eqn in stops if not is_stopped_by_jax(eqn)]
     if not stops:
-        return finding
+        line, primitive = flat_line(closed)
+        return replace(finding, location=line, primitive=primitive)
     return replace(
         finding,
         severity="warning",

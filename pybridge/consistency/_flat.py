@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
-from .._jaxprs import Location, inner_jaxprs, is_of_jax, user_line
+from .._jaxprs import Location, inner_jaxprs, is_of_jax, jax_function, user_line
 from ._findings import Finding
 
 # The derivative of these is 0 wherever there is one.
@@ -88,6 +88,23 @@ def find_flat(
             )
         )
     return findings
+
+
+def flat_line(closed: ClosedJaxpr) -> tuple[Location | None, str | None]:
+    """Find the first flat operation that the user's own code asks for: `round`, a cast."""
+    for eqn in closed.jaxpr.eqns:
+        for inner in inner_jaxprs(eqn):
+            line, primitive = flat_line(inner)
+            if primitive is not None:
+                return (user_line(eqn) if is_of_jax(inner) else line), primitive
+        ins = [v.aval.dtype for v in eqn.invars]
+        casts = eqn.primitive.name == "convert_element_type" and not jnp.issubdtype(
+            eqn.outvars[0].aval.dtype, np.inexact
+        )
+        moves = any(jnp.issubdtype(dtype, np.inexact) for dtype in ins)
+        if moves and (eqn.primitive.name in _FLAT or casts) and not jax_function(eqn):
+            return user_line(eqn), eqn.primitive.name
+    return None, None
 
 
 def _follow(

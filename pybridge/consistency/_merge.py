@@ -11,7 +11,17 @@ from ._findings import KINDS, SEVERITIES, Finding
 
 def merge_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Sort findings by gravity, and drop those that say the same as one before."""
-    return tuple(sorted(_once(findings), key=_gravity))
+    kept = sorted(_once(findings), key=_gravity)
+    # A derivative that is NaN says all about an argument at a point: whether the value jumps there
+    # as well, and which elements differences know a slope of, is no news.
+    errors = [f for f in kept if f.kind == "non-finite" and f.severity == "error"]
+    told = {(f.probe, f.argument) for f in errors if f.mode != "second"}
+    lesser = ("non-finite", "special-case")
+    return tuple(
+        f
+        for f in kept
+        if f.severity == "error" or f.kind not in lesser or (f.probe, f.argument) not in told
+    )
 
 
 def _once(findings: Sequence[Finding]) -> list[Finding]:

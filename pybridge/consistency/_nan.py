@@ -282,7 +282,10 @@ def _operation(tape: Tape, i: int, operand: int = 0) -> Operation:
     text = operation_text(step.location, step.primitive, operand)[0]
     if choice is not None and step.primitive != "mul":
         text = choice.text
-    return Operation(step.primitive, step.location, text, step.path, step.rule)
+    # On the line stands the function that the operation is a part of.
+    called = operation_text(step.location, step.function)[0] if step.function else ""
+    function = step.function if called else ""
+    return Operation(step.primitive, step.location, called or text, step.path, step.rule, function)
 
 
 def _elements(mask: np.ndarray) -> tuple[tuple[int, ...], ...]:

@@ -38,6 +38,7 @@ class Operation:
         text: how the user wrote it (`"d ** 0.5"`); empty where that is not sure.
         path: the loops and branches around it, the outermost first.
         rule: the name of the function whose custom derivative rule it is; else empty.
+        function: the function of JAX's own that `text` calls, where the operation is a part of it.
     """
 
     primitive: str
@@ -45,6 +46,7 @@ class Operation:
     text: str = ""
     path: tuple[str, ...] = ()
     rule: str = ""
+    function: str = ""
 
     @property
     def name(self) -> str:

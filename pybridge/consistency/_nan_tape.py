@@ -42,6 +42,7 @@ class Step:
         location: the user's line.
         path: the loops and branches around it, the outermost first.
         glue: whether it only cuts or joins arrays at the border of a loop.
+        function: the compiled function of JAX's own that it is part of, such as `norm`.
     """
 
     primitive: str
@@ -52,6 +53,7 @@ class Step:
     location: Location | None
     path: tuple[str, ...] = ()
     glue: bool = False
+    function: str = ""
 
 
 @dataclass
@@ -111,11 +113,13 @@ class Where:
         fixed: whether that line is named for all that is inside. A function under `jit` is
             traced once, and its program keeps the lines of the first call: those inside of
             `jnp.where` are from wherever that was used first.
+        function: the name of that function; else empty.
     """
 
     line: Location | None = None
     path: tuple[str, ...] = ()
     fixed: bool = False
+    function: str = ""
 
     def at(self, eqn: Any) -> Where:
         """Return where an equation of the program stands."""
@@ -123,7 +127,10 @@ class Where:
 
     def inside(self, inner: ClosedJaxpr) -> Where:
         """Return what stands around a program that is called here."""
-        return replace(self, fixed=self.fixed or is_of_jax(inner))
+        if self.fixed or not is_of_jax(inner):
+            return self
+        name = inner.jaxpr.debug_info.func_name.rpartition(".")[2]
+        return replace(self, fixed=True, function=name.lstrip("_"))
 
     def deeper(self, part: str, what: str) -> Where:
         """Return the same line, one loop or branch deeper."""
@@ -200,7 +207,9 @@ class Recorder:
         values = operation(*(tape.values[place] for place in inputs))
         outputs = [tape.new(value, active and name != "stop_gradient") for value in values]
         places = tuple(inputs), tuple(outputs)
-        tape.steps.append(Step(name, _rule(eqn), operation, *places, here.line, here.path))
+        tape.steps.append(
+            Step(name, _rule(eqn), operation, *places, here.line, here.path, False, here.function)
+        )
         return outputs
 
     def _operation(self, eqn: Any) -> Operation:

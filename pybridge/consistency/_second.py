@@ -13,6 +13,7 @@ from ._findings import Finding, SystemAnswer
 from ._lines import Along, two_sided
 from ._point import Point, closely, noise_along
 from ._probes import Line, random_line
+from ._rules import rule_line
 from ._subject import Arrays, named
 
 _FACTORS = (1.0, 0.77, 0.59)
@@ -91,6 +92,7 @@ def _judge(point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...]) ->
     if gaps[place] < point.hidden(point.along(line)):
         return []
     leaf, element = _element(hs, place)
+    location, primitive = rule_line(point.subject.jaxpr)
     if not np.isfinite(flat[place]):
         title, kind = f"the second derivative is {flat[place]}", "non-finite"
     else:
@@ -111,6 +113,8 @@ def _judge(point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...]) ->
             numbers={system.name: float(flat[place]), "finite": float(middle[place])},
             advice="The gradient is right, and its own derivative is not: a rule whose derivative "
             "is cut off or written for the first order only, or a shortcut at this very point.",
+            location=location,
+            primitive=primitive,
         )
     ]
 
