@@ -609,7 +609,7 @@ def test_a_derivative_of_zero_is_proposed_for_one_point_only(point):
 
     (cure,) = explain_nan(f, 0.0, 0.0).cures
     call, name, condition = re.search(r"write `(.*?)` with `(\w+) = (.*?)`", cure.text).groups()
-    assert name == "is_smooth"  # this file has an `ok` of its own: all(ok)
+    assert name != "ok"  # this file has one of its own
 
     def cured(x, y):
         chosen = eval(condition, {"x": x, "y": y})
