@@ -213,6 +213,21 @@ def test_check_says_why_a_value_is_not_finite():
     assert check(jax.nn.softplus, F32(100), backends=["jax"]).findings == ()
 
 
+def test_second_derivatives_at_tiny_numbers_are_seen_on_their_own_scale():
+    x = np.array([3e-25, 4e-25])
+    with double_precision():
+        assert check(scaled_norm, x, backends=["jax"]).ok
+
+        @jax.custom_jvp
+        def cubed(x):
+            return x**3 * 1e75
+
+        cubed.defjvp(lambda p, t: (cubed(*p), 3e75 * jax.lax.stop_gradient(p[0]) ** 2 * t[0]))
+        (finding,) = check(lambda x: cubed(x) + x, 4e-25, backends=["jax"]).of_kind("second-order")
+    assert finding.numbers["jax"] == 0.0
+    assert abs(finding.numbers["finite"]) > 1e50
+
+
 def test_check_says_nothing_of_an_infinity_that_is_exact():
     report = check(lambda x: jnp.log(x), F32(0.0), backends=["jax"])
     assert report.of_kind("precision") == []
