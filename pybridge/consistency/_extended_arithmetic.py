@@ -116,7 +116,7 @@ def _dot(x: Any, y: Any, dimension_numbers: Any, **_: Any) -> Any:
     if work > _MOST_PRODUCTS and left.dtype.kind in "fc" and left.dtype.itemsize > 8:
         kind = np.complex128 if left.dtype.kind == "c" else np.float64
         left, right = left.astype(kind), right.astype(kind)
-    return np.matmul(left, right).reshape(*batch, *rows, *columns)
+    return np.matmul(left, right).reshape((*batch, *rows, *columns))
 
 
 def _clamp(low: Any, x: Any, high: Any) -> Any:

@@ -63,6 +63,11 @@ FAULTS = {
     "softplus, 16 bits": (naive_softplus, F16(20), "exp", "softplus"),
     "softplus, 1000": (naive_softplus, F32(1000), "exp", "softplus"),
     "softmax": (naive_softmax, jnp.array([100, 90], F32), "exp", "softmax"),
+    "scalar product": (
+        lambda x: naive_softmax(x) @ jnp.ones(2, F32),
+        jnp.array([230, 232], F32), "exp", "softmax"),
+    "norm by a product": (
+        lambda x: jnp.sqrt(x @ x), jnp.full(3, 3e25, F32), "dot_general", "scaled norm"),
     "logsumexp": (
         lambda x: jnp.log(jnp.exp(x).sum()), jnp.array([100, 90], F32), "exp", "logsumexp"),
     "log sigmoid": (lambda x: jnp.log(jax.nn.sigmoid(x)), F32(-100), "logistic", "log_sigmoid"),
