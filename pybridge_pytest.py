@@ -12,6 +12,7 @@ The name of the entry point is the name of the module: then `-p pybridge_pytest`
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -49,6 +50,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marks = metafunc.definition.iter_markers("parametrize")
     if any("ad_system" in _argument_names(mark) for mark in marks):
         return  # The test names its systems itself; the fixture still skips the absent ones.
+    if wrong := _what_is_wrong_with_marker(metafunc.definition):
+        # The other tests of the file are collected; this one fails.
+        metafunc.parametrize(
+            "ad_system", [pytest.param(_Misspelt(wrong), id="none")], indirect=True
+        )
+        return
     names = _marked(metafunc.definition) or _all_names()
     chosen: list[Any] = [name for name in names if _is_chosen(name, metafunc.config)]
     if not chosen:
@@ -67,6 +74,8 @@ def ad_system(request: pytest.FixtureRequest) -> str:
     PYBRIDGE_REQUIRE_JULIA=1 and it is one of Julia's.
     """
     name = getattr(request, "param", None)
+    if isinstance(name, _Misspelt):
+        pytest.fail(name.reason, pytrace=False)
     if name is None:
         pytest.fail(
             "ad_system: the test has to name this fixture as an argument, or in "
@@ -141,15 +150,28 @@ def _what_is_wrong_with(names: list[Any] | tuple[Any, ...]) -> str | None:
 def _marked(node: Any) -> tuple[str, ...]:
     """Read the closest marker; empty without one."""
     __tracebackhide__ = True
+    if wrong := _what_is_wrong_with_marker(node):
+        pytest.fail(wrong, pytrace=False)
+    mark = node.get_closest_marker(_MARKER)
+    return tuple(dict.fromkeys(mark.args)) if mark is not None else ()
+
+
+def _what_is_wrong_with_marker(node: Any) -> str | None:
+    """Say what is wrong with the closest marker; None where nothing is, or there is none."""
     mark = node.get_closest_marker(_MARKER)
     if mark is None:
-        return ()
+        return None
     wrong = _what_is_wrong_with(mark.args)
     if mark.kwargs:
         wrong = f"takes names alone, got {', '.join(mark.kwargs)}=."
-    if wrong:
-        pytest.fail(f"{node.nodeid}: marker {_MARKER}: {wrong}", pytrace=False)
-    return tuple(dict.fromkeys(mark.args))
+    return f"{node.nodeid}: marker {_MARKER}: {wrong}" if wrong else None
+
+
+@dataclass(frozen=True)
+class _Misspelt:
+    """What stands for the systems of a test whose marker is wrong."""
+
+    reason: str
 
 
 def _is_restricted(config: pytest.Config) -> bool:

@@ -1,15 +1,17 @@
-"""How often `pb.check` is right: false alarms on smooth functions, planted faults that it finds.
+"""How often `pb.check` is right: false alarms on right programs, planted faults that it finds.
 
 Run as `python benchmarks/finite_faults.py`; `--count 100` is a shorter run, `--start 500` begins
-with the programs of that number. Both sets advance together, a line from time to time says how far
+with the programs of that number. All sets advance together, a line from time to time says how far
 they are, and a run that is interrupted prints the figures of what it has seen. A number that is
 printed as a false alarm or a miss leads back to its program: `--show smooth:17` prints it with
-the report. See `fault_programs.py` for the programs.
+the report. `--family precision` runs one family alone: `rules` (`fault_programs.py`), `precision`
+(`precision_programs.py`) or `solvers` (`solver_programs.py`).
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import multiprocessing
 import os
 import signal
@@ -30,11 +32,21 @@ BATCH = 150
 SHARE = 20  # What a process is given at once.
 LINES = 50  # Programs between two lines that say how far it is.
 
-SETS = ("smooth", "planted")
+# The sets of each family, right programs first, and the module that makes them.
+FAMILIES = {
+    "rules": ("smooth", "planted"),
+    "precision": ("stable", "lossy"),
+    "solvers": ("solvers", "broken_solvers"),
+}
+MODULES = {"rules": "fault_programs", "precision": "precision_programs",
+           "solvers": "solver_programs"}  # fmt: skip
+SETS = tuple(which for sets in FAMILIES.values() for which in sets)
+RIGHT = frozenset(right for right, _ in FAMILIES.values())
 
 # A fault is found where an error says that numbers are wrong. Not where a mode is missing: a
 # custom_vjp has no forward mode, right or wrong.
-WRONG = ("value", "reverse-forward", "minority", "finite", "second-order", "mode-dependent")
+WRONG = ("precision", "value", "reverse-forward", "minority", "finite", "second-order",
+         "mode-dependent")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,17 +64,25 @@ class Outcome:
 
 def one(which: str, seed: int, number: int):
     """Make a program and check it."""
-    import fault_programs
-
     from pybridge._sampling import double_precision
     from pybridge.consistency._check import check
 
     start = time.perf_counter()
     with double_precision():
-        program = getattr(fault_programs, which)(seed, number)
+        program = getattr(module_of(which), which)(seed, number)
         middle = time.perf_counter()
         report = check(program, *program.args, backends=("jax", "finite"), seed=number)
     return program, report, middle - start, time.perf_counter() - middle
+
+
+def family_of(which: str) -> str:
+    """Find the family that a set belongs to."""
+    return next(name for name, sets in FAMILIES.items() if which in sets)
+
+
+def module_of(which: str):
+    """Import the module that makes the programs of a set."""
+    return importlib.import_module(MODULES[family_of(which)])
 
 
 def checks(which: str, seed: int, numbers: range) -> Iterator[Outcome]:
@@ -93,11 +113,13 @@ def batch(which: str, seed: int, numbers: range) -> list[Outcome]:
     return list(checks(which, seed, numbers))
 
 
-def run(start: int, count: int, seed: int, processes: int) -> Iterator[Outcome]:
-    """Check both sets in turn, by as many processes."""
+def run(
+    start: int, count: int, seed: int, processes: int, sets: tuple[str, ...] = SETS
+) -> Iterator[Outcome]:
+    """Check some sets in turn, by as many processes."""
     stop = start + count
     parts = [range(i, min(i + SHARE, stop)) for i in range(start, stop, SHARE)]
-    tasks = [(which, part) for part in parts for which in SETS]
+    tasks = [(which, part) for part in parts for which in sets]
     if processes == 1:
         for which, part in tasks:
             yield from checks(which, seed, part)
@@ -135,18 +157,18 @@ def watched(outcomes: Iterator[Outcome], count: int) -> list[Outcome]:
 
 
 def progress(found: list[Outcome], count: int) -> str:
-    """Say how far both sets are and what was seen."""
-    smooth, planted = ([o for o in found if o.which == which] for which in SETS)
-    alarms, misses = (sum(map(bool, map(complaint, part))) for part in (smooth, planted))
-    return (
-        f"smooth {len(smooth)}/{count}: {alarms} false alarms, "
-        f"planted {len(planted)}/{count}: {misses} missed"
-    )
+    """Say how far the sets are and what was seen."""
+    said = []
+    for which in dict.fromkeys(outcome.which for outcome in found):
+        part = [outcome for outcome in found if outcome.which == which]
+        what = "false alarms" if which in RIGHT else "missed"
+        said.append(f"{which} {len(part)}/{count}: {sum(map(bool, map(complaint, part)))} {what}")
+    return ", ".join(said)
 
 
 def complaint(outcome: Outcome) -> str:
     """Say what the check got wrong about a program; empty where nothing."""
-    if outcome.which == "smooth":
+    if outcome.which in RIGHT:
         return f"false alarm: {', '.join(outcome.kinds)}" if outcome.kinds else ""
     return "" if is_found(outcome) else f"missed: {outcome.kind}"
 
@@ -163,6 +185,7 @@ def main() -> None:
     parser.add_argument("--start", type=int, default=0, help="the number of the first program")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--family", choices=FAMILIES, help="these programs alone")
     parser.add_argument("--show", metavar="SET:NUMBER", help="one program and its report")
     options = parser.parse_args()
     if options.show:
@@ -174,7 +197,8 @@ def main() -> None:
     # A run that is ended from outside says what it saw as well.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     start = time.perf_counter()
-    outcomes = run(options.start, options.count, options.seed, options.processes)
+    sets = FAMILIES[options.family] if options.family else SETS
+    outcomes = run(options.start, options.count, options.seed, options.processes, sets)
     found = watched(outcomes, options.count)
     print(f"seed {options.seed}, JAX's modes and finite differences")
     print(*figures(found), sep="\n")
@@ -187,22 +211,24 @@ def main() -> None:
 
 def figures(outcomes: list[Outcome]) -> Iterator[str]:
     """Write the figures, and how the faults of each kind were found."""
-    import fault_programs
-
-    smooth, planted = ([o for o in outcomes if o.which == which] for which in SETS)
-    alarms = [outcome for outcome in smooth if complaint(outcome)]
-    warned = [outcome for outcome in smooth if outcome.severities.get("warning")]
-    found = [outcome for outcome in planted if is_found(outcome)]
-    yield f"false alarms: {len(alarms)} of {len(smooth):,} smooth functions"
-    yield f"  with a warning: {len(warned)}"
-    share = f" ({len(found) / len(planted):.1%})" if planted else ""
-    yield f"faults found: {len(found):,} of {len(planted):,}{share}"
-    for kind in fault_programs.FAULTS:
-        those = [outcome for outcome in planted if outcome.kind == kind]
-        hits = [outcome for outcome in those if is_found(outcome)]
-        said = Counter(next(k for k in outcome.kinds if k in WRONG) for outcome in hits)
-        words = ", ".join(f"{name} {n}" for name, n in said.most_common())
-        yield f"  {kind:<18}{len(hits):>4} of {len(those)}  ({words})"
+    for family, (right, wrong) in FAMILIES.items():
+        those = [outcome for outcome in outcomes if outcome.which == right]
+        faulty = [outcome for outcome in outcomes if outcome.which == wrong]
+        if not those and not faulty:
+            continue
+        alarms = [outcome for outcome in those if complaint(outcome)]
+        warned = [outcome for outcome in those if outcome.severities.get("warning")]
+        found = [outcome for outcome in faulty if is_found(outcome)]
+        yield f"{family}: false alarms: {len(alarms)} of {len(those):,} right programs"
+        yield f"  with a warning: {len(warned)}"
+        share = f" ({len(found) / len(faulty):.1%})" if faulty else ""
+        yield f"{family}: faults found: {len(found):,} of {len(faulty):,}{share}"
+        for kind in module_of(right).FAULTS:
+            group = [outcome for outcome in faulty if outcome.kind == kind]
+            hits = [outcome for outcome in group if is_found(outcome)]
+            said = Counter(next(k for k in outcome.kinds if k in WRONG) for outcome in hits)
+            words = ", ".join(f"{name} {n}" for name, n in said.most_common())
+            yield f"  {kind:<18}{len(hits):>4} of {len(group)}  ({words})"
 
 
 def cost(outcomes: list[Outcome]) -> str:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 OK, FAILED, ABSENT = 0, 1, 2
 
 _OPTIONS = (
-    *("args", "probe", "suite", "scenario", "layers", "list"),
+    *("args", "probe", "rtol", "atol", "suite", "scenario", "layers", "list"),
     *("backend", "json", "markdown", "html", "verbose"),
 )
-_OF_TARGET = ("args", "probe", "backend", "json", "markdown", "html", "verbose")
+_OF_TARGET = ("args", "probe", "rtol", "atol", "backend", "json", "markdown", "html", "verbose")
 
 _DESCRIPTION = """\
 Check one function (TARGET), or run the known hard cases on every AD system present and show
@@ -60,6 +60,13 @@ def add_check(commands: Any) -> None:
         metavar="NAME",
         help="check the target at these points (may be repeated): given, zeros, ties, ...",
     )
+    for name, what in (("rtol", "by this part of their size"), ("atol", "by this much")):
+        check.add_argument(
+            f"--{name}",
+            type=float,
+            metavar="NUMBER",
+            help=f"let the target's derivatives differ {what}",
+        )
     check.add_argument(
         "--suite",
         nargs="?",
@@ -102,7 +109,7 @@ def _check(options: argparse.Namespace) -> int:
     elif options.layers:
         _refuse(options, "with --layers", ("backend", "markdown"), "The others are for cases.")
     else:
-        allowed = tuple(name for name in _OPTIONS if name not in ("args", "probe"))
+        allowed = tuple(name for name in _OPTIONS if name not in _OF_TARGET[:4])
         fix = "Name the function before them: pybridge check mymodule:f --args 1.0"
         _refuse(options, "without a TARGET", allowed, fix)
     if options.html is not None:
@@ -151,6 +158,8 @@ def _check_target(options: argparse.Namespace) -> int:
     from .consistency._check import check
 
     probes = tuple(options.probe or ("given",))
+    given = {name: getattr(options, name) for name in ("rtol", "atol")}
+    tolerances = {name: value for name, value in given.items() if value is not None}
     with (
         progress.status("checking", spinner="dots") as status,
         contextlib.redirect_stdout(sys.stderr),
@@ -161,6 +170,7 @@ def _check_target(options: argparse.Namespace) -> int:
             backends=options.backend,
             probes=probes,
             progress=status.update,
+            **tolerances,
         )
     _show_check(report, options)
     if not report.ok:

@@ -81,6 +81,17 @@ def calling_line() -> Location | None:
     return None
 
 
+def raising_line(error: BaseException) -> Location | None:
+    """Find the innermost line of the user's code in the traceback of an exception."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith(_passed_over()):
+            found = _location(code.co_filename, trace.tb_lineno, code.co_qualname)
+        trace = trace.tb_next
+    return found
+
+
 def _location(file: str, line: int, function: str) -> Location:
     return Location(file, line, function, linecache.getline(file, line).strip())
 
@@ -127,3 +138,44 @@ def is_stopped_by_jax(eqn: Any) -> bool:
         if frame.function_name == "stop_gradient" and frame.file_name.startswith(of_jax):
             return caller.file_name.startswith(of_jax)
     return False
+
+
+def is_of_jax(closed: ClosedJaxpr) -> bool:
+    """Tell whether a program is that of a function of JAX's own, such as `jnp.where`."""
+    info = closed.jaxpr.debug_info
+    source = info.func_src_info or ""
+    file = getattr(info, "func_filename", None) or source.partition(" at ")[2]
+    return file.startswith(_folder_of_jax())
+
+
+# In these files of JAX's a function does more than one operation, and elsewhere these do.
+_COMPOSED = ("nn/", "ops/", "scipy/", "image/", "random.py", "numpy/linalg.py", "numpy/fft.py",
+             "numpy/polynomial.py", "numpy/window_functions.py")  # fmt: skip
+_COMPOSED_ELSEWHERE = frozenset("""hypot logaddexp logaddexp2 nanstd nanvar sinc std var""".split())
+
+
+def jax_function(eqn: Any) -> str:
+    """Name the function of JAX's own that an equation is part of, such as `logsumexp`.
+
+    Args:
+        eqn: an equation of a jaxpr.
+
+    Returns:
+        The function that the user's code calls; empty where that is the operation itself.
+    """
+    traceback = eqn.source_info.traceback
+    name, folder = "", _folder_of_jax()
+    for frame in traceback.frames if traceback is not None else ():
+        if not frame.file_name.startswith(folder):
+            if not frame.file_name.startswith(_passed_over()):
+                break
+            continue
+        file = frame.file_name.removeprefix(folder).removeprefix(f"_src{os.sep}")
+        if file.startswith(_COMPOSED) or frame.function_name in _COMPOSED_ELSEWHERE:
+            name = frame.function_name
+    return name
+
+
+@cache
+def _folder_of_jax() -> str:
+    return f"{Path(jax.__file__ or '').parent}{os.sep}"

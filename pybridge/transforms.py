@@ -436,7 +436,7 @@ def _narrow(tree: Any, args: Any) -> Any:
         x.dtype if hasattr(x, "dtype") else jax.dtypes.canonicalize_dtype(np.result_type(x))
         for x in leaves
     ]
-    inexact = [d for d in dtypes if np.issubdtype(d, np.inexact)]
+    inexact = [d for d in dtypes if jax.numpy.issubdtype(d, np.inexact)]
 
     def one(x: Any) -> Any:
         x = np.asarray(x)

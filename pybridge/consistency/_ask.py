@@ -13,10 +13,10 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
-from .._errors import JuliaError, LoweringError, UnsupportedModeError
+from .._errors import JuliaError
 from ._interpret import contains, equations
 from ._lines import LEVELS
-from ._subject import Arrays, Subject
+from ._subject import Arrays, Subject, is_moving
 
 # With these, a batch of points computes more than each point, or cannot be computed.
 _LOOPS = frozenset(
@@ -189,7 +189,10 @@ def at_many(inner: Callable[[Any], Any], subject: Subject) -> Callable[..., Any]
         run = lax.map if loops else lambda g, ts: jax.vmap(g)(ts)
 
         def at_each(xs: Arrays, vs: Arrays, ts: Any) -> Any:
-            return run(lambda t: inner(shifted(xs, vs, t)), ts)
+            try:
+                return run(lambda t: inner(shifted(xs, vs, t)), ts)
+            except NotImplementedError:  # an operation without a batching rule
+                return lax.map(lambda t: inner(shifted(xs, vs, t)), ts)
 
         return jax.jit(at_each, compiler_options=_options(subject))
     return lambda xs, vs, ts: np.stack([np.asarray(inner(shifted(xs, vs, t))) for t in ts])
@@ -246,7 +249,7 @@ class JuliaSystem:
         found = [
             np.asarray(ct)
             for ct, x in zip(jax.tree.leaves(cotangents), jax.tree.leaves(args), strict=True)
-            if _moves(x)
+            if is_moving(x)
         ]
         return subject._floats(value), tuple(found)
 
@@ -256,13 +259,11 @@ class JuliaSystem:
 
         subject = self._subject
         tangents = subject.args_at(vs)
-        still = [np.zeros_like(np.asarray(x)) for x in jax.tree.leaves(tangents)]
         moving = iter(vs)
         leaves = [
-            next(moving) if _moves(x) else zero
-            for x, zero in zip(jax.tree.leaves(tangents), still, strict=True)
+            _number(next(moving)) if is_moving(x) else _standing(x)
+            for x in jax.tree.leaves(tangents)
         ]
-        leaves = [x.item() if np.ndim(x) == 0 else x for x in map(np.asarray, leaves)]
         tangents = jax.tree.unflatten(jax.tree.structure(tangents), leaves)
         value, tangent = pb.jvp(subject.f, subject.args_at(xs), tangents, backend=self.name)
         return subject._floats(value), subject._floats(tangent)
@@ -286,12 +287,20 @@ class JuliaSystem:
         """Put the weights in the value's tree; what has no derivative gets zeros."""
         weights = iter(self._weighted.weights)
         leaves, tree = jax.tree.flatten(value)
-        found = [next(weights) if _moves(y) else np.zeros(np.shape(y)) for y in leaves]
+        found = [next(weights) if is_moving(y) else np.zeros(np.shape(y)) for y in leaves]
         return jax.tree.unflatten(tree, found)
 
 
-def _moves(x: Any) -> bool:
-    return np.issubdtype(np.asarray(x).dtype, np.inexact)
+def _number(x: Any) -> Any:
+    return np.asarray(x).item() if np.ndim(x) == 0 else np.asarray(x)
+
+
+def _standing(x: Any) -> Any:
+    """Make the tangent of a leaf that is not differentiated; a key stands for its own."""
+    if jnp.issubdtype(getattr(x, "dtype", None) or np.result_type(x), jax.dtypes.extended):
+        return x
+    zero = np.zeros_like(np.asarray(x))
+    return zero.item() if zero.ndim == 0 else zero
 
 
 def plain_values(subject: Subject, weighted: Weighted) -> Callable[..., np.ndarray]:
@@ -330,7 +339,7 @@ def robust(values: Callable[..., Any], size: int) -> Callable[..., np.ndarray]:
 
 def is_unsupported(error: BaseException) -> bool:
     """Say whether a system refuses, as opposed to fails."""
-    if isinstance(error, UnsupportedModeError | LoweringError):
+    if isinstance(error, NotImplementedError):  # those of pybridge are among them
         return True
     if isinstance(error, JuliaError):
         return error.julia_type.rpartition(".")[2] == "UnsupportedModeError"
@@ -343,5 +352,9 @@ def is_unsupported(error: BaseException) -> bool:
             "Reverse-mode differentiation does not work",
             "Pure callbacks do not support",
             "IO callbacks do not support",
+            "Differentiation rule for",
+            "Transpose rule (for reverse-mode differentiation) for",
+            # custom_linear_solve has no derivative of its derivative: cg, gmres.
+            "ad_util.Zero",
         )
     )

@@ -33,6 +33,8 @@ def assert_consistent(
     backends: Sequence[str] | None = None,
     probes: Sequence[str] = ("given",),
     seed: int = 0,
+    rtol: float = 0.0,
+    atol: float = 0.0,
     strict: bool = False,
 ) -> Report:
     """Check a function with `pb.check`, and fail with what was found.
@@ -46,6 +48,8 @@ def assert_consistent(
         backends: the AD systems, as in `pb.check`.
         probes: the points, as in `pb.check`.
         seed: of random points and directions, as in `pb.check`.
+        rtol: by which part of their size derivatives may differ, as in `pb.check`.
+        atol: and by how much, as in `pb.check`.
         strict: let warnings and notes count, not errors alone.
 
     Returns:
@@ -68,7 +72,8 @@ def assert_consistent(
     """
     __tracebackhide__ = True
     gaps = read_gaps(allow)
-    report = _check(f, args, backends=backends, probes=probes, seed=seed)
+    options = {"probes": probes, "seed": seed, "rtol": rtol, "atol": atol}
+    report = _check(f, args, backends=backends, **options)
     if not _compares(report):
         rows = [row for row in report.systems if not row.available]
         raise BackendNotLoadedError(
@@ -110,7 +115,7 @@ def assert_in_test(
         record: writes a property of the test, name and value.
         absent: skips the test with a reason, or fails it; told whether one of Julia's systems
             is what is missing.
-        **options: `probes` and `seed`.
+        **options: `probes`, `seed`, `rtol` and `atol`.
 
     Returns:
         The report.

@@ -12,21 +12,28 @@ from .._backends import NAMES, Backend, load, row
 from .._config import setting
 from .._errors import ArgumentValueError, BridgeError, explain, first_line
 from ..interop import JuliaFunction
+from ..primitives._detection import listen
 from ._ask import JaxSystem, JuliaSystem, Weighted, plain_values, robust
 from ._bounds import find_out_of_bounds
 from ._compare import judge
-from ._findings import KINDS, SEVERITIES, Finding, Probe, Report, SystemAnswer
+from ._findings import Finding, Probe, Report, SystemAnswer
+from ._flat import find_flat
 from ._inside import compare_with_inside, find_inside
+from ._iterations import SolverAccuracy
+from ._merge import merge_findings
+from ._narrow import judge_truncation
 from ._nonfinite import judge_non_finite
-from ._plain import ask_own, judge_own, judge_values
-from ._point import Point
+from ._plain import Own, ask_own, judge_own, judge_values
+from ._point import Allowed, Point
 from ._present import has_julia
 from ._probes import check_names, count, first_lines, points, weights_for
+from ._repetition import judge_repetition
+from ._rounding import double_results, judge_rounding, own_results
 from ._second import judge_second
 from ._subject import Arrays, Subject, named
-from ._values import listening
 
 _LONGEST_SOURCE = 200
+_NOT_FINITE = "the value itself is NaN or infinite"
 
 
 def check(
@@ -35,6 +42,8 @@ def check(
     backends: Sequence[str] | None = None,
     probes: Sequence[str] = ("given",),
     seed: int = 0,
+    rtol: float = 0.0,
+    atol: float = 0.0,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Run a function under every AD system and by differences, and report what differs.
@@ -57,6 +66,9 @@ def check(
             thousandth of the arguments), `"zeros"`, `"ties"` (all elements of a leaf equal) and
             `"random"` on request.
         seed: of the random directions, weights and points.
+        rtol: derivatives may differ by this part of their size, whatever their accuracy is by
+            differences: for functions that are known to be no more exact.
+        atol: and by this much.
         progress: gets a line of text before each step.
 
     Returns:
@@ -66,8 +78,8 @@ def check(
     Raises:
         ArgumentTypeError: `f` is not callable, or nothing in its arguments or its value is
             floating-point.
-        ArgumentValueError: `f` raises at the given point, `probes` names none, or `backends` is
-            empty.
+        ArgumentValueError: `f` raises at the given point, `probes` names none, `backends` is
+            empty, or `rtol` or `atol` is negative.
         UnknownBackendError: `backends` names no AD system.
 
     Example:
@@ -84,9 +96,11 @@ def check(
     """
     say = progress or (lambda text: None)
     chosen = check_names(probes)
+    allowed = Allowed(rtol, atol)
     rows = _backends(f, backends)
     say("calling the function")
-    return _Run(Subject(f, args), rows, seed, say, backends is not None).report(chosen)
+    run = _Run(Subject(f, args), rows, seed, say, backends is not None, allowed)
+    return run.report(chosen)
 
 
 def _backends(f: Any, names: Sequence[str] | None) -> tuple[Backend, ...]:
@@ -137,8 +151,10 @@ class _Run:
         seed: int,
         say: Callable[[str], None],
         named: bool,
+        allowed: Allowed,
     ):
         self.subject, self.rows, self.seed, self.say = subject, rows, seed, say
+        self.allowed = allowed
         # Second order of a lowered function takes Julia's compiler half a minute.
         self.thorough = named or subject.is_julia
         self.weights = weights_for(subject, seed)
@@ -148,8 +164,13 @@ class _Run:
         self.curves: list[Any] = []
         self.probes: list[Probe] = []
         self.inside: Callable[[Arrays], Any] | None = None
+        self.heard = False  # whether within_gradient was answered with True
         self.jax = JaxSystem(subject, self.weighted)
         self.systems = self._systems()
+        self.solver: SolverAccuracy | None = None
+        if subject.traced and not subject.is_julia:
+            gradient = lambda *xs: self.jax.reverse(xs)[1]  # noqa: E731
+            self.solver = SolverAccuracy(subject.jaxpr, self.weighted.total, gradient)
         size = self.weighted.flat_weights.size
         if subject.is_julia:
             self.plain: Callable[[Arrays], Any] = lambda xs: subject.call(xs)
@@ -161,18 +182,22 @@ class _Run:
     def report(self, names: Sequence[str]) -> Report:
         """Check all points."""
         subject = self.subject
-        stable = self._judge_repetition()
+        self.say("calling the function again")
+        changing = judge_repetition(subject, self.rows)
+        self.findings += changing
+        stable = not changing
         for probe, xs in points(subject, names, self.weights, self.seed):
             self.probes.append(probe)
             with subject.precision(), np.errstate(all="ignore"):
                 self._check_point(probe, xs, stable)
         self._judge_precision(stable)
+        self.findings += judge_truncation(subject.jaxpr, subject.given)
         return Report(
             subject.name,
             self.rows,
             tuple(self.probes),
             tuple(self.answers),
-            tuple(sorted(_once(self.findings), key=_gravity)),
+            merge_findings(self.findings),
             tuple(self.curves),
             _sources(subject),
         )
@@ -192,10 +217,12 @@ class _Run:
     def _check_point(self, probe: Probe, xs: tuple[np.ndarray, ...], stable: bool) -> None:
         """Ask and judge at one point."""
         subject = self.subject
-        lines = first_lines(xs, np.random.default_rng(count(xs)))
+        lines = first_lines(xs, np.random.default_rng([self.seed, count(xs)]))
         together = None
         if self.jax in self.systems and not subject.is_julia:
-            together = self.jax.ask_at_once(xs, [line.vs for line in lines])
+            with listen() as heard:
+                together = self.jax.ask_at_once(xs, [line.vs for line in lines])
+            self.heard |= any(heard)
         try:
             plain = together.plain if together is not None else self.plain(xs)
             plain = tuple(np.asarray(y) for y in plain)
@@ -203,11 +230,12 @@ class _Run:
             self._note_failure(probe, error)
             return
         point = Point(subject, self.weighted, self.systems, probe, xs, self.values, plain, lines)
-        point.together = together
-        with listening() as heard:
+        point.together, point.solver, point.allowed = together, self.solver, self.allowed
+        with listen() as heard:
             point.ask(self.say)
+        self.heard |= any(heard)
         if self.inside is None:
-            self.inside = find_inside(subject, self.systems, any(heard))
+            self.inside = find_inside(subject, self.systems, self.heard)
         if self.inside is not None:
             self.findings += compare_with_inside(point, self.inside)
         self.say(f"{probe.name}: comparing")
@@ -218,10 +246,13 @@ class _Run:
             if stable:
                 found += judge_values(point, self.inside)
                 found += judge_non_finite(point)
+                found += _flat(point)
                 judgement = judge(point, subject.jaxpr)
                 found += judgement.findings
                 self.curves += judgement.curves
                 first_order = judgement.has_wrong or any(f.severity == "error" for f in found)
+                # What the accuracy of a solver hides in the gradient it hides in its derivative.
+                first_order |= bool(point.inexact)
                 for system in self.systems if not first_order else ():
                     if "second" in system.modes and not _failed(point, system.name):
                         self.say(f"{probe.name}: {system.name}, second order")
@@ -245,38 +276,6 @@ class _Run:
 
     # --- parts of the judgement ---------------------------------------------------------------
 
-    def _judge_repetition(self) -> bool:
-        """Call once more with the same arguments, and compare bit by bit."""
-        self.say("calling the function again")
-        subject = self.subject
-        again = subject.call_plainly()
-        same = len(again) == len(subject.first) and all(
-            a.shape == b.shape and np.array_equal(a, b, equal_nan=True)
-            for a, b in zip(subject.first, again, strict=True)
-        )
-        if same:
-            return True
-        changes = [
-            (float(np.max(np.abs(a - b), initial=0.0)), path)
-            for a, b, path in zip(subject.first, again, subject.outputs, strict=False)
-            if a.shape == b.shape
-        ]
-        largest, path = max(changes, default=(float("nan"), "value"))
-        # Sums that are split among threads differ in the last digits: that is no randomness.
-        self.findings.append(
-            Finding(
-                "random",
-                "error",
-                f"two calls with the same arguments differ by {largest:.4g} in {path}",
-                systems=tuple(b.name for b in self.rows if b.available),
-                mode="value",
-                numbers={"difference": largest},
-                advice="Pass a key, or whatever else it depends on, as an argument. Derivatives "
-                "were not compared: none is defined.",
-            )
-        )
-        return False
-
     def _judge_precision(self, stable: bool) -> None:
         """Compare values in the caller's own precision, where that is another."""
         point = getattr(self, "_given", None)
@@ -285,12 +284,29 @@ class _Run:
             return
         if not any(b.name == "jax" for b in self.rows):
             return
-        if any(f.kind == "value" for f in self.findings) or self.inside is not None:
-            return
         modes = [mode for name, mode in point.slopes if name == "jax"]
         own = ask_own(subject, self.weighted, modes)
-        if own is not None and not any(f.kind == "non-finite" for f in self.findings):
+        lost = self._judge_rounding(point, own)
+        if lost and any(f.mode == "value" for f in lost):
+            # That the value is not finite is said with the reason.
+            self.findings = [f for f in self.findings if f.title != _NOT_FINITE]
+        self.findings += lost
+        if any(f.kind == "value" for f in self.findings) or self.inside is not None:
+            return
+        if own is not None and not any(
+            f.kind in ("non-finite", "precision") for f in self.findings
+        ):
             self.findings += judge_own(point, own)
+
+    def _judge_rounding(self, point: Point, own: Own | None) -> list[Finding]:
+        """Compare the caller's own precision with extended precision."""
+        if not self.subject.traced or self.subject.is_julia:
+            return []
+        self.say("given: in extended precision")
+        if own is not None:
+            return judge_rounding(self.subject, self.weighted, own_results(own))
+        with self.subject.precision():
+            return judge_rounding(self.subject, self.weighted, double_results(point))
 
     def _note_failure(self, probe: Probe, error: Exception) -> None:
         self.findings.append(
@@ -305,6 +321,16 @@ class _Run:
         )
 
 
+def _flat(point: Point) -> list[Finding]:
+    """Note arguments that only flat operations lead from."""
+    known = [(who[0], gs) for who, gs in point.gradients.items()]
+    if point.subject.jaxpr is None or not known:
+        return []
+    names = tuple(dict.fromkeys(name for name, _ in known))
+    paths, gradients = point.subject.paths, known[0][1]
+    return find_flat(point.subject.jaxpr, paths, gradients, names, point.probe.name)
+
+
 def _failed(point: Point, name: str) -> bool:
     """Say whether a system gave no derivative at all."""
     return not any(who[0] == name for who in point.slopes)
@@ -315,7 +341,7 @@ def _not_finite(point: Point) -> Finding:
     return Finding(
         "non-finite",
         "warning" if point.probe.name == "given" else "note",
-        "the value itself is NaN or infinite",
+        _NOT_FINITE,
         mode="value",
         probe=point.probe.name,
         advice="Derivatives mean nothing here: find out where the value comes from first, for "
@@ -344,36 +370,6 @@ def _differences(point: Point) -> SystemAnswer:
         derivative = point._assemble(found)
     value = named(point.subject.outputs, point.plain)
     return SystemAnswer("finite", "forward", point.probe.name, value, derivative, 0.0)
-
-
-def _once(findings: Sequence[Finding]) -> list[Finding]:
-    """Drop what was said at the given point already, and merge elements of one argument."""
-    kept: dict[Any, Finding] = {}
-    more: dict[Any, int] = {}
-    for f in findings:
-        key: Any = (f.kind, f.severity, f.systems, f.mode, f.probe, f.argument, f.primitive)
-        if f.kind == "kink":
-            key = (*key, f.location)
-        if f.kind in ("out-of-bounds", "value", "exception", "unsupported", "mode-dependent"):
-            key = (f.kind, f.severity, f.systems, f.mode, f.location, f.primitive)
-            key = (*key, f.title if f.location is None else "")
-            more[key] = -(10**9)
-        more[key] = more.get(key, 0) + (key in kept)
-        kept.setdefault(key, f)
-    return [
-        replace(
-            f,
-            title=f"{f.title} (and in {more[key]} more)",
-            numbers={**f.numbers, "places": more[key] + 1},
-        )
-        if more[key] > 0 and "places" not in f.numbers
-        else f
-        for key, f in kept.items()
-    ]
-
-
-def _gravity(finding: Finding) -> tuple[int, int]:
-    return SEVERITIES.index(finding.severity), list(KINDS).index(finding.kind)
 
 
 def _sources(subject: Subject) -> dict[str, str]:

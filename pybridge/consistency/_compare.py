@@ -11,6 +11,7 @@ from jax.extend.core import ClosedJaxpr
 
 from .._jaxprs import is_stopped_by_jax, user_line
 from ._findings import Finding, SlopeCurve
+from ._flat import flat_line
 from ._interpret import equations
 from ._kinks import choice_numbers, curve, find_change, find_tie, judge_break, judge_kink
 from ._point import Point, Who
@@ -78,7 +79,38 @@ def judge(point: Point, closed: ClosedJaxpr | None) -> Judgement:
     result.findings += wrong
     if not wrong:
         result.findings += _disagreements(point)
+        result.findings += _inexact(point)
     return result
+
+
+def _inexact(point: Point) -> list[Finding]:
+    """Note derivatives that differ by no more than the accuracy of the function's own loops."""
+    if not point.inexact or point.solver is None:
+        return []
+    findings = []
+    for ((name, mode), _), (line, slope) in point.inexact.items():
+        unit, one = point.unit(line), point.along(line)
+        location, primitive = point.solver.line
+        findings.append(
+            Finding(
+                "finite",
+                "note",
+                f"{name} gives {_told_apart(slope / unit, one.slope / unit)}: within the accuracy "
+                "of the function itself",
+                systems=(name,),
+                mode=mode if mode in ("forward", "reverse") else None,
+                probe=point.probe.name,
+                argument=point.subject.paths[line.leaf] if line.leaf is not None else "",
+                element=line.element or None,
+                location=location,
+                primitive=primitive,
+                numbers={name: slope / unit, "finite": one.slope / unit},
+                advice="A loop stops near the number that it converges to, and a few iterations "
+                "more change the derivative by as much. A smaller tolerance in the solver brings "
+                "the two together.",
+            )
+        )
+    return findings[:1]
 
 
 def _beside(point: Point, kinks: list[Line]) -> list[Line]:
@@ -170,7 +202,8 @@ def _stopped(finding: Finding, closed: ClosedJaxpr) -> Finding:
     # JAX's own functions stop gradients where that leaves the derivative right.
     stops = [eqn for eqn in stops if not is_stopped_by_jax(eqn)]
     if not stops:
-        return finding
+        line, primitive = flat_line(closed)
+        return replace(finding, location=line, primitive=primitive)
     return replace(
         finding,
         severity="warning",

@@ -31,11 +31,12 @@ KINDS = {
     "non-finite": "a derivative is NaN or infinite where the value is finite",
     "kink": "the one-sided slopes differ, and each system makes a choice",
     "special-case": "one point is treated apart from its neighbours, and the derivative shows it",
+    "precision": "the caller's precision loses digits that another formula keeps",
     "out-of-bounds": "an index is out of bounds",
     "random": "two calls with the same arguments give different numbers",
     "unsupported": "a system cannot do this, and says so",
     "exception": "a system fails",
-    "zero": "a derivative that is zero comes as None, nothing, NoTangent or Fill",
+    "zero": "a derivative is zero everywhere, or comes as None, nothing, NoTangent or Fill",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,8 +13,10 @@ import numpy as np
 
 from ._ask import at_many, robust
 from ._findings import Finding
+from ._lines import Along
 from ._plain import mode_dependent
-from ._point import Point
+from ._point import Point, Who
+from ._probes import Line
 from ._subject import Arrays, Subject
 from ._values import as_if_differentiated, asks_within_gradient
 
@@ -29,7 +32,7 @@ def find_inside(subject: Subject, systems: Sequence[Any], heard: bool) -> Inside
     Args:
         subject: what is checked.
         systems: the AD systems; a Julia function is called with ForwardDiff's numbers.
-        heard: whether JAX answered the question with True while it ran the function.
+        heard: whether JAX answered the question with True while it differentiated the function.
     """
     if subject.is_julia:
         forward = [s for s in systems if s.name == "forwarddiff"]
@@ -37,7 +40,9 @@ def find_inside(subject: Subject, systems: Sequence[Any], heard: bool) -> Inside
             return None
         return lambda xs: forward[0].forward(xs, tuple(map(np.zeros_like, xs)))[0]
     if subject.jaxpr is not None:
-        asks = asks_within_gradient(subject.jaxpr)
+        # Of what is not differentiated, JAX's answer is False everywhere.
+        unheard = not heard and any(system.name == "jax" for system in systems)
+        asks = asks_within_gradient(subject.jaxpr) and not unheard
         return as_if_differentiated(subject.jaxpr) if asks else None
     if not heard:
         return None
@@ -54,7 +59,8 @@ def compare_with_inside(point: Point, inside: Inside) -> list[Finding]:
     """Take differences of the function as it is inside a gradient from here on.
 
     Returns:
-        A note where the slope is another there, and the value the same.
+        A note where the slope is another there, and the value the same. An error where a system
+        takes the value from outside and the derivative from inside.
     """
     subject, weighted = point.subject, point.weighted
 
@@ -66,15 +72,68 @@ def compare_with_inside(point: Point, inside: Inside) -> list[Finding]:
         return np.stack([np.asarray(flat(tuple(ys))) for ys in moved])
 
     many = one_by_one if subject.is_julia else at_many(flat, subject)
-    before = [point.along(line) for line in point.lines[:3]]
+    before = [point.along(line) for line in point.lines]
     point.see(robust(many, weighted.flat_weights.size), tuple(map(np.asarray, inside(point.xs))))
     if not np.allclose(point.origin, weighted.flat(point.plain), rtol=1e-10):
-        return []  # the values tell
-    for line, outside in zip(point.lines, before, strict=False):
+        return _find_mixed(point, before)  # the values tell
+    for line, outside in zip(point.lines[:3], before, strict=False):
         within = point.along(line)
-        if np.isfinite(outside.slope) and not np.isclose(outside.slope, within.slope, rtol=1e-6):
+        if _differ(outside, within.slope):
             numbers = {"plain": outside.slope, "inside": within.slope}
             title = "the function asks within_gradient, and has another slope inside"
             names = tuple(dict.fromkeys(name for name, _ in point.slopes))
             return [mode_dependent(point, title, numbers, names)]
     return []
+
+
+def _differ(one: Along, slope: float) -> bool:
+    return bool(np.isfinite(one.slope) and not np.isclose(one.slope, slope, rtol=1e-6))
+
+
+def _find_mixed(point: Point, outside: Sequence[Along]) -> list[Finding]:
+    """Report a derivative whose value is that of the function outside of a gradient.
+
+    The value is then the plain one, although it is another inside, and the gradient is not that of
+    the plain function. What is asked of values that are not differentiated gives neither.
+
+    Args:
+        point: a point that sees the function as it is inside.
+        outside: the slopes of the plain function.
+    """
+    plain = np.asarray(point.weighted.flat(point.plain), float)
+    for who, ys in point.values.items():
+        if not ys or not np.allclose(point.weighted.flat(ys), plain, rtol=1e-6):
+            continue
+        if np.allclose(point.origin, plain, rtol=1e-6):
+            continue
+        for line, one in zip(point.lines, outside, strict=True):
+            slope = point.slope(who, line)
+            if one.kind == "smooth" and point.tolerance(one, slope, line) < abs(slope - one.slope):
+                return [_mixed(point, who, line, slope, one)]
+    return []
+
+
+def _mixed(point: Point, who: Who, line: Line, slope: float, outside: Along) -> Finding:
+    unit, weights = point.unit(line), point.weighted.flat_weights
+    value = float(np.asarray(point.weighted.flat(point.plain), float) @ weights)
+    inside = float(point.origin @ weights)
+    note = mode_dependent(point, "", {}, (who[0],))
+    return replace(
+        note,
+        severity="error",
+        title=f"the value {value:.6g} is that outside of a gradient, and the derivative "
+        f"{slope / unit:.6g} is not: no function has both",
+        mode=who[1] if who[1] in ("forward", "reverse") else None,
+        argument=point.subject.paths[line.leaf] if line.leaf is not None else "",
+        element=line.element or None,
+        numbers={
+            "value": value,
+            "value inside": inside,
+            who[0]: slope / unit,
+            "slope outside": outside.slope / unit,
+            "slope inside": point.along(line).slope / unit,
+        },
+        advice="The value was computed before the derivative was asked for: by lax.custom_root, "
+        "jax.export, a checkpointed loop of another library. Give the mode explicitly there, "
+        "training=True for a layer, so that both have the same.",
+    )

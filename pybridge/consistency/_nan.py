@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from ._nan_cures import find_cures, settle
-from ._nan_explanation import NaNExplanation, Operation, Origin
+from ._nan_explanation import Cure, NaNExplanation, Operation, Origin
 from ._nan_local import Local
 from ._nan_problem import Answer, Problem
 from ._nan_source import choice_at, operation_text
@@ -23,6 +24,7 @@ from ._nan_walk import (
     reaches_inputs,
     reverse_walk,
 )
+from ._rounding import LostResult, Results, find_lost_results
 
 # More places than these are not listed.
 _MOST_ELEMENTS = 100
@@ -100,10 +102,10 @@ def explain_nan(
     if problem.bad_inputs():
         notes.append(f"Not finite already: {', '.join(problem.bad_inputs())}.")
     if not all(map(all_finite, values)):
-        return _explain_value(problem, value, notes)
+        return _explain_value(problem, values, value, notes)
     modes = tuple(mode for mode, answer in answers.items() if not answer.finite)
     if not modes:
-        return NaNExplanation(problem.name, True, None, (), None, value, notes=tuple(notes))
+        return _explain_precision(problem, answers, value, notes)
     return _explain_derivative(problem, modes, answers[modes[0]], value, notes)
 
 
@@ -172,7 +174,9 @@ def _explain_derivative(
     )
 
 
-def _explain_value(problem: Problem, value: Any, notes: list[str]) -> NaNExplanation:
+def _explain_value(
+    problem: Problem, values: Sequence[np.ndarray], value: Any, notes: list[str]
+) -> NaNExplanation:
     tape = problem.tape()
     i, origin = first_bad_value(tape), None
     if i is not None:
@@ -186,9 +190,53 @@ def _explain_value(problem: Problem, value: Any, notes: list[str]) -> NaNExplana
     elif not notes:
         notes = [*notes, "A constant in the function is not finite."]
     notes = [*notes, *_closed(tape), "Mend the value first: its derivative has no meaning here."]
-    return NaNExplanation(
+    why = NaNExplanation(
         problem.name, False, "value", ("value",), value, value, origin, notes=tuple(notes)
     )
+    lost = _find_lost(problem, values, [])
+    return replace(why, cures=(Cure(lost.advice, False),)) if lost is not None else why
+
+
+def _explain_precision(
+    problem: Problem, answers: dict[str, Answer], value: Any, notes: list[str]
+) -> NaNExplanation:
+    """Say whether finite numbers have lost their digits."""
+    fine = NaNExplanation(problem.name, True, None, (), None, value, notes=tuple(notes))
+    answer = answers.get("reverse")
+    lost = _find_lost(problem, answer.values, answer.derivative) if answer is not None else None
+    if answer is None or lost is None or lost.loss is None:
+        return fine
+    step = lost.loss.step
+    text = operation_text(step.line, step.primitive, 0)[0]
+    text = "" if step.function else text
+    operation = Operation(step.primitive, step.line, text)
+    place = f"args[{problem.argnums[0]}]" if len(problem.inputs) == 1 else "the arguments"
+    return replace(
+        fine,
+        ok=False,
+        mode=lost.mode,
+        modes=(lost.mode,),
+        origin=Origin(operation, "precision", (lost.wrong.place,), (), lost.loss.got),
+        cures=(Cure(lost.advice, False),),
+        derivative=problem.arranged("reverse", answer.derivative),
+        lost=lost.describe("value" if lost.mode == "value" else place),
+    )
+
+
+def _find_lost(
+    problem: Problem, values: Sequence[np.ndarray], gradients: Sequence[np.ndarray]
+) -> LostResult | None:
+    """Find a result that loses its digits, in an operation that is known."""
+    eps = max(float(jnp.finfo(x.dtype).eps) for x in problem.inputs)
+    call = problem.flat(problem.f)
+    results = Results(eps, problem.inputs, values, gradients)
+    found = find_lost_results(lambda xs: call(*xs), _sum_of_all, results)
+    return next((one for one in found if one.loss is not None), None)
+
+
+def _sum_of_all(ys: Sequence[Any]) -> Any:
+    """Sum all results, as `Problem.reverse` does; the real part of complex ones."""
+    return sum(jnp.sum(y.real if jnp.iscomplexobj(y) else y) for y in ys)
 
 
 def _advice(leak: Leak, origin: Origin) -> str:
@@ -234,7 +282,10 @@ def _operation(tape: Tape, i: int, operand: int = 0) -> Operation:
     text = operation_text(step.location, step.primitive, operand)[0]
     if choice is not None and step.primitive != "mul":
         text = choice.text
-    return Operation(step.primitive, step.location, text, step.path, step.rule)
+    # On the line stands the function that the operation is a part of.
+    called = operation_text(step.location, step.function)[0] if step.function else ""
+    function = step.function if called else ""
+    return Operation(step.primitive, step.location, called or text, step.path, step.rule, function)
 
 
 def _elements(mask: np.ndarray) -> tuple[tuple[int, ...], ...]:

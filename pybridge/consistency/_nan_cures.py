@@ -12,7 +12,15 @@ from ._nan_explanation import Cure, Operation, Origin
 from ._nan_local import Local, Patch, run_patched
 from ._nan_problem import Answer, Problem, forward_of, reverse_of
 from ._nan_rewrite import rewritten
-from ._nan_source import Choice, branch_text, choice_at, names_in, operation_text, operation_with
+from ._nan_source import (
+    Choice,
+    branch_text,
+    choice_at,
+    fresh_name,
+    names_in,
+    operation_text,
+    operation_with,
+)
 from ._nan_tape import Tape, all_finite, as_numpy
 from ._nan_walk import Leak
 
@@ -227,14 +235,19 @@ def _constant_text(origin: Origin, operand: int, active: Sequence[bool], fill: f
     """Write a derivative of zero at one point in the user's own words, as far as they are known."""
     operation, points = origin.operation, origin.operands
     at = operation.location, operation.primitive
+    ok = fresh_name(operation.location, "ok", "is_smooth", "has_slope")
+    if operation.function == "norm" and (text := _norm_text(operation, ok)):
+        return text
     names = [operation_text(*at, number)[1] for number in range(len(points))]
     meaning = ""
     if not all(name for name, moves in zip(names, active, strict=True) if moves):
-        letters = (f"x{number}" if sum(active) > 1 else "x" for number in range(len(points)))
+        letter = fresh_name(operation.location, "x", "operand", "its_operand")
+        letters = (f"{letter}{n}" if sum(active) > 1 else letter for n in range(len(points)))
         names = [x if moves else "..." for x, moves in zip(letters, active, strict=True)]
         named = " and ".join(f"`{x}`" for x, moves in zip(names, active, strict=True) if moves)
-        meaning = f" and {named} for its operand{'s' if sum(active) > 1 else ''}"
-    inner = f"jnp.where(ok, {names[operand]}, {fill})"
+        of = f"the operand of its {operation.primitive}" if operation.function else "its operand"
+        meaning = f" and {named} for {of}{'s' if sum(active) > 1 else ''}"
+    inner = f"jnp.where({ok}, {names[operand]}, {fill})"
     call = "" if meaning else operation_with(*at, operand, inner)
     safe = (inner if number == operand else name for number, name in enumerate(names))
     call = call or f"{operation.primitive}({', '.join(safe)})"
@@ -244,11 +257,26 @@ def _constant_text(origin: Origin, operand: int, active: Sequence[bool], fill: f
         for x, point, moves in zip(names, points, active, strict=True)
         if moves
     ]
-    ok = off[0] if len(off) == 1 else " | ".join(f"({part})" for part in off)
+    condition = off[0] if len(off) == 1 else " | ".join(f"({part})" for part in off)
     where = f" at {operation.location}" if operation.location else ""
     return (
         f"Choose 0 as the derivative there: for {operation.name}{where} write "
-        f"`jnp.where(ok, {call}, {_literal(origin.value)})` with `ok = {ok}`{meaning}. "
+        f"`jnp.where({ok}, {call}, {_literal(origin.value)})` with `{ok} = {condition}`{meaning}. "
+        "The one-sided slopes may be others"
+    )
+
+
+def _norm_text(operation: Operation, ok: str) -> str:
+    """Write a norm that has the derivative 0 at 0; empty where it is taken along an axis."""
+    at = operation.location, operation.function
+    operand = operation_text(*at)[1]
+    inside = operation_with(*at, 0, f"jnp.where({ok}, {operand}, 1.0)") if operand else ""
+    if not inside or operation.text.count(",") != operand.count(","):
+        return ""
+    where = f" at {operation.location}" if operation.location else ""
+    return (
+        f"Choose 0 as the derivative there: for {operation.name}{where} write "
+        f"`jnp.where({ok}, {inside}, 0.0)` with `{ok} = jnp.any({operand} != 0.0)`. "
         "The one-sided slopes may be others"
     )
 

@@ -38,6 +38,7 @@ class Operation:
         text: how the user wrote it (`"d ** 0.5"`); empty where that is not sure.
         path: the loops and branches around it, the outermost first.
         rule: the name of the function whose custom derivative rule it is; else empty.
+        function: the function of JAX's own that `text` calls, where the operation is a part of it.
     """
 
     primitive: str
@@ -45,6 +46,7 @@ class Operation:
     text: str = ""
     path: tuple[str, ...] = ()
     rule: str = ""
+    function: str = ""
 
     @property
     def name(self) -> str:
@@ -62,8 +64,9 @@ class Origin:
         operation: the operation.
         kind: `"leak"` (its result is not used there), `"infinite"` (it is used), `"rule"` (a
             custom rule gives NaN), `"product"` (it meets a factor that is 0 here and depends on
-            the arguments as well), `"overflow"` (a product is too large for the dtype) or
-            `"value"` (the value itself is not finite).
+            the arguments as well), `"overflow"` (a product is too large for the dtype),
+            `"value"` (the value itself is not finite) or `"precision"` (a number is finite, and
+            has lost its digits).
         elements: the places, in the operand or in the result; `()` for a scalar.
         operands: the numbers that the operation sees at the first place; an operand of another
             shape as a whole, or left out where it is large.
@@ -103,7 +106,7 @@ class NaNExplanation:
 
     Attributes:
         name: the function.
-        ok: whether value and derivatives are finite.
+        ok: whether value and derivatives are finite, and no precision loses their digits.
         mode: what is explained: `"reverse"`, `"forward"` or `"value"`; None where all is
             well.
         modes: all modes in which the derivative is not finite.
@@ -116,6 +119,7 @@ class NaNExplanation:
         cures: what to do, the smallest change first.
         further: the other origins with what drops them; empty where there is one only.
         notes: what else a reader should know.
+        lost: what the precision loses of numbers that are finite, in one line; else empty.
     """
 
     name: str
@@ -129,6 +133,7 @@ class NaNExplanation:
     cures: tuple[Cure, ...] = ()
     further: tuple[tuple[Origin, Operation | None], ...] = ()
     notes: tuple[str, ...] = field(default=())
+    lost: str = ""
 
     def __str__(self) -> str:
         """Write the explanation as plain text."""
@@ -143,7 +148,8 @@ class NaNExplanation:
 def _lines(this: NaNExplanation) -> list[str]:
     lines = [_headline(this)]
     if this.origin is not None:
-        title = "Where it arises" if this.mode == "value" else "Where it arises, and why"
+        plain = this.mode == "value" or this.lost
+        title = "Where it arises" if plain else "Where it arises, and why"
         lines += ["", title, *_origin_lines(this.origin)]
     if this.dropped_by is not None:
         lines += ["", "Why the value is finite", *_drop_lines(this.dropped_by, this.origin)]
@@ -165,6 +171,8 @@ def _lines(this: NaNExplanation) -> list[str]:
 def _headline(this: NaNExplanation) -> str:
     if this.ok:
         return f"No NaN: value and derivatives of {this.name} are finite."
+    if this.lost:
+        return f"No NaN, but {this.name} loses its digits: {this.lost}."
     if this.mode == "value":
         return f"The value of {this.name} is not finite: {show(this.value)}."
     if this.mode is None:
@@ -190,7 +198,8 @@ def _origin_lines(origin: Origin) -> list[str]:
     places = show_elements(origin.elements)
     lines = _place_lines(operation)
     numbers = ", ".join("..." if x is None else show(x) for x in origin.operands)
-    what = f"  {operation.name}{places}: operands {numbers}; value {show(origin.value)}"
+    operands = f"operands {numbers}; " if numbers else ""
+    what = f"  {operation.name}{places}: {operands}value {show(origin.value)}"
     if origin.partial is not None:
         what += f"; derivative {show(origin.partial)}"
     lines.append(what)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 import linecache
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -89,6 +90,13 @@ def operation_with(location: Location | None, primitive: str, operand: int, text
     elif isinstance(node, ast.BinOp):
         setattr(node, ("left", "right")[operand], new)
     return ast.unparse(node)
+
+
+def fresh_name(location: Location | None, *names: str) -> str:
+    """Choose the first of some names that the user's file does not use; else one with a line."""
+    lines = linecache.getlines(location.file) if location is not None else []
+    used = set(re.findall(r"[^\W\d]\w*", "".join(lines)))
+    return next((name for name in names if name not in used), f"{names[-1]}_")
 
 
 def choice_at(location: Location | None, primitive: str, operand: int) -> Choice | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from .._jaxprs import Location, inner_jaxprs, user_line
+from .._jaxprs import Location, inner_jaxprs, is_of_jax, user_line
 
 # Loops with more steps than this stay closed: they are one step each.
 MOST_STEPS = 20_000
@@ -25,7 +24,6 @@ _CALLS = frozenset(
     """checkpoint closed_call core_call custom_vmap_call jit pjit remat remat2""".split()
 )
 _RULES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"})
-_JAX = str(Path(jax.__file__).parent)
 
 # Takes the values of a step's inputs, gives those of its outputs.
 Operation = Callable[..., list[Any]]
@@ -44,6 +42,7 @@ class Step:
         location: the user's line.
         path: the loops and branches around it, the outermost first.
         glue: whether it only cuts or joins arrays at the border of a loop.
+        function: the compiled function of JAX's own that it is part of, such as `norm`.
     """
 
     primitive: str
@@ -54,6 +53,7 @@ class Step:
     location: Location | None
     path: tuple[str, ...] = ()
     glue: bool = False
+    function: str = ""
 
 
 @dataclass
@@ -113,11 +113,13 @@ class Where:
         fixed: whether that line is named for all that is inside. A function under `jit` is
             traced once, and its program keeps the lines of the first call: those inside of
             `jnp.where` are from wherever that was used first.
+        function: the name of that function; else empty.
     """
 
     line: Location | None = None
     path: tuple[str, ...] = ()
     fixed: bool = False
+    function: str = ""
 
     def at(self, eqn: Any) -> Where:
         """Return where an equation of the program stands."""
@@ -125,7 +127,10 @@ class Where:
 
     def inside(self, inner: ClosedJaxpr) -> Where:
         """Return what stands around a program that is called here."""
-        return replace(self, fixed=self.fixed or _is_of_jax(inner))
+        if self.fixed or not is_of_jax(inner):
+            return self
+        name = inner.jaxpr.debug_info.func_name.rpartition(".")[2]
+        return replace(self, fixed=True, function=name.lstrip("_"))
 
     def deeper(self, part: str, what: str) -> Where:
         """Return the same line, one loop or branch deeper."""
@@ -202,7 +207,9 @@ class Recorder:
         values = operation(*(tape.values[place] for place in inputs))
         outputs = [tape.new(value, active and name != "stop_gradient") for value in values]
         places = tuple(inputs), tuple(outputs)
-        tape.steps.append(Step(name, _rule(eqn), operation, *places, here.line, here.path))
+        tape.steps.append(
+            Step(name, _rule(eqn), operation, *places, here.line, here.path, False, here.function)
+        )
         return outputs
 
     def _operation(self, eqn: Any) -> Operation:
@@ -290,13 +297,6 @@ def _count(jaxpr: ClosedJaxpr) -> int:
         inner = sum(_count(part) for part in inner_jaxprs(eqn))
         total += max(1, inner) * (eqn.params["length"] if eqn.primitive.name == "scan" else 1)
     return total
-
-
-def _is_of_jax(inner: ClosedJaxpr) -> bool:
-    info = inner.jaxpr.debug_info
-    source = info.func_src_info or ""
-    file = getattr(info, "func_filename", None) or source.partition(" at ")[2]
-    return file.startswith(_JAX)
 
 
 def _rule(eqn: Any) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
-from .._jaxprs import inner_jaxprs
+from .._jaxprs import Location, inner_jaxprs, jax_function, user_line
+from ._findings import Finding
+from ._interpret import equations
 
 
 def coarsest(closed: ClosedJaxpr) -> float:
@@ -25,6 +28,56 @@ def coarsest(closed: ClosedJaxpr) -> float:
     """
     largest, _ = _follow(closed, [True] * len(closed.jaxpr.invars))
     return largest
+
+
+def find_truncation(closed: ClosedJaxpr, xs: Sequence[Any]) -> tuple[Location, str] | None:
+    """Find the first cast of double precision to a narrower one in the user's own code.
+
+    Args:
+        closed: the program.
+        xs: its arguments, of which one at least is to be in double precision.
+
+    Returns:
+        The line and the narrower dtype; None where there is none.
+    """
+    if coarsest(closed) <= np.finfo(np.float64).eps:
+        return None
+    if not any(getattr(x, "dtype", None) in (np.float64, np.complex128) for x in xs):
+        return None
+    for eqn in equations(closed):
+        line = user_line(eqn)
+        if eqn.primitive.name != "convert_element_type" or line is None or jax_function(eqn):
+            continue
+        before, after = eqn.invars[0].aval.dtype, eqn.outvars[0].aval.dtype
+        double = before in (np.float64, np.complex128)
+        if double and jnp.issubdtype(after, np.inexact) and _rounding(eqn.outvars[0].aval) > 1e-15:
+            return line, str(after)
+    return None
+
+
+def judge_truncation(
+    closed: ClosedJaxpr | None, xs: Sequence[Any], name: str = "jax"
+) -> list[Finding]:
+    """Note that a function of double precision computes a part of itself in a narrower one."""
+    found = find_truncation(closed, xs) if closed is not None else None
+    if found is None:
+        return []
+    line, dtype = found
+    digits = int(-np.log10(float(jnp.finfo(dtype).eps)))
+    return [
+        Finding(
+            "precision",
+            "note",
+            f"the arguments are in double precision, and a cast to {dtype} leaves {digits} digits",
+            systems=(name,),
+            mode="value",
+            location=line,
+            primitive="convert_element_type",
+            numbers={"digits": digits},
+            advice="Differences see these digits alone, and the table shows them. Leave the cast "
+            "out, or cast to the dtype of the argument.",
+        )
+    ]
 
 
 def _follow(closed: ClosedJaxpr, moving: list[bool]) -> tuple[float, list[bool]]:

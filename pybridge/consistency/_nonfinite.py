@@ -130,6 +130,8 @@ def _with_origin(finding: Finding, explanation: NaNExplanation | None) -> Findin
     advice = finding.advice
     if explanation.cures:
         advice = f"{explanation.cures[0].text}. pb.explain_nan says more."
+    elif explanation.notes:
+        advice = explanation.notes[-1]
     if hidden is not None:
         advice = f"{hidden.name} drops it from the value, but 0 times it is NaN. {advice}"
     return replace(

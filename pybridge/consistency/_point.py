@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .._errors import first_line
+from .._errors import ArgumentValueError, explain, first_line
 from ._ask import AtOnce, Weighted, is_unsupported
 from ._findings import Finding, Probe, SystemAnswer
+from ._iterations import SolverAccuracy
 from ._lines import Along, Sample, along, noise_of
 from ._probes import Line
 from ._subject import Arrays, Subject, named
@@ -18,8 +20,38 @@ from ._subject import Arrays, Subject, named
 # Steps of other lengths: estimates that err differently, for a second opinion.
 _FACTORS = (1.0, 0.77, 0.59)
 
+# An iterate and its limit differ by what a few iterations more change, to a factor.
+_SOLVER = 2.0
+
 Values = Callable[[Arrays, Arrays, np.ndarray], np.ndarray]
 Who = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """By how much derivatives may differ because the caller says so.
+
+    Attributes:
+        rtol: relative to their size.
+        atol: absolute.
+    """
+
+    rtol: float = 0.0
+    atol: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no tolerance."""
+        for name in ("rtol", "atol"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 <= value < np.inf:
+                raise ArgumentValueError(
+                    explain(
+                        f"{name} of pb.check",
+                        expected="a number of at least 0",
+                        got=repr(value),
+                        fix="0, which is the default, lets nothing pass.",
+                    )
+                )
 
 
 class Point:
@@ -37,6 +69,9 @@ class Point:
         plain: the plain value.
         answers: for the report.
         findings: exceptions and refusals.
+        solver: how exactly loops of the program give it; None where that is not asked.
+        allowed: by how much derivatives may differ because the caller says so.
+        inexact: the slopes that differ within that accuracy, with their lines.
     """
 
     def __init__(
@@ -63,6 +98,10 @@ class Point:
         self.values: dict[Who, tuple[np.ndarray, ...]] = {}
         self.answers: list[SystemAnswer] = []
         self.findings: list[Finding] = []
+        self.solver: SolverAccuracy | None = None
+        self.allowed = Allowed()
+        self.inexact: dict[Any, tuple[Line, float]] = {}
+        self._accuracies: dict[int, float] = {}
         self._forwards: dict[str, Any] = {}
         self._elsewhere: dict[Any, AtOnce | None] = {}
         self._known: dict[tuple[int, float], Along] = {}
@@ -265,8 +304,20 @@ class Point:
             if abs(slope - one.slope) <= self.tolerance(one, slope, line):
                 return False
             found.append(one.slope)
-        spread = max(found) - min(found)
-        return abs(slope - float(np.median(found))) > 5.0 * spread
+        spread, gap = max(found) - min(found), abs(slope - float(np.median(found)))
+        if gap <= 5.0 * spread:
+            return False
+        if self.solver is not None and gap <= _SOLVER * self._accuracy(line):
+            self.inexact[who, id(line)] = line, slope
+            return False
+        return True
+
+    def _accuracy(self, line: Line) -> float:
+        """Say how exactly an iterative solver gives the slope along a line."""
+        key = id(line)
+        if key not in self._accuracies:
+            self._accuracies[key] = self.solver.find(self.xs, line.vs) if self.solver else 0.0
+        return self._accuracies[key]
 
     def unit(self, line: Line) -> float:
         """Say what a slope along a line is divided by, to be shown as a derivative."""
@@ -282,7 +333,8 @@ class Point:
                 total = float(sum(np.sum(p[np.isfinite(p)]) for p in parts))
                 size = max(size, total)
                 break
-        return 10.0 * one.error + relative * size + self.hidden(one) + np.finfo(float).tiny
+        own = 10.0 * one.error + relative * size + self.hidden(one) + np.finfo(float).tiny
+        return max(own, self.allowed.rtol * size + self.allowed.atol * line.scale)
 
     def hidden(self, one: Along) -> float:
         """Say which slopes a value that stays the same to the last digit hides.

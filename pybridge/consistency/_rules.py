@@ -10,8 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from .._jaxprs import Location, closed_over
-from ._interpret import Seen, contains, walk
+from .._jaxprs import (
+    Location,
+    closed_over,
+    inner_jaxprs,
+    is_of_jax,
+    jax_function,
+    user_line,
+)
+from ._interpret import Seen, contains, equations, walk
 from ._lines import along
 from ._subject import Arrays
 from ._values import RULES, rule_name
@@ -48,6 +55,16 @@ def wrong_rule(
 
     walk(closed, xs, RULES, visit)
     return found[0] if found else None
+
+
+def rule_line(closed: ClosedJaxpr | None) -> tuple[Location | None, str | None]:
+    """Find the first function with a custom rule of the user's own; JAX's are not meant."""
+    for eqn in equations(closed) if closed is not None else ():
+        inner = next(inner_jaxprs(eqn), None)
+        if eqn.primitive.name in RULES and inner is not None:
+            if not is_of_jax(inner) and not jax_function(eqn):
+                return user_line(eqn), eqn.primitive.name
+    return None, None
 
 
 def _is_wrong(seen: Seen, eps: float) -> bool:

@@ -13,9 +13,13 @@ from ._findings import Finding, SystemAnswer
 from ._lines import Along, two_sided
 from ._point import Point, closely, noise_along
 from ._probes import Line, random_line
+from ._rules import rule_line
 from ._subject import Arrays, named
 
 _FACTORS = (1.0, 0.77, 0.59)
+
+# Steps of differences begin at an eighth and end near this part of it.
+_TINY = 2.0**-20
 
 
 def judge_second(point: Point, system: Any, seed: int) -> tuple[list[Finding], list[SystemAnswer]]:
@@ -28,7 +32,9 @@ def judge_second(point: Point, system: Any, seed: int) -> tuple[list[Finding], l
         Findings and answers.
     """
     start, name = time.perf_counter(), point.probe.name
-    direction = Line(tuple(point.probe.direction[path] for path in point.subject.paths))
+    length = _length(point.xs)
+    whole = tuple(point.probe.direction[path] for path in point.subject.paths)
+    direction = Line(tuple(np.asarray(v * length, v.dtype) for v in whole))
     try:
         _, hs = system.second(point.xs, direction.vs)
         hs = tuple(np.asarray(h) for h in hs)
@@ -46,12 +52,24 @@ def judge_second(point: Point, system: Any, seed: int) -> tuple[list[Finding], l
             advice="First derivatives were compared without it.",
         )
         return [finding], [answer]
-    answer = SystemAnswer(system.name, "second", name, None, named(point.subject.paths, hs),
+    shown = named(point.subject.paths, tuple(h / length for h in hs))
+    answer = SystemAnswer(system.name, "second", name, None, shown,
                           seconds=time.perf_counter() - start)  # fmt: skip
     findings = _judge(point, system, direction, hs)
     if not findings:
         findings = _symmetry(point, system, direction, hs, seed)
     return findings, [answer]
+
+
+def _length(xs: Arrays) -> float:
+    """Say how long a direction is to be: where all numbers are tiny, a function may change there.
+
+    The curvature of a norm at 1e-25 cannot be seen from steps of an eighth, nor from a millionth
+    of that, see `_lines`.
+    """
+    sizes = np.concatenate([np.abs(np.ravel(x)) for x in xs] or [np.zeros(0)])
+    largest = float(np.max(sizes[np.isfinite(sizes)], initial=0.0))
+    return largest if 0.0 < largest < _TINY else 1.0
 
 
 def _judge(point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...]) -> list[Finding]:
@@ -91,11 +109,14 @@ def _judge(point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...]) ->
     if gaps[place] < point.hidden(point.along(line)):
         return []
     leaf, element = _element(hs, place)
-    if not np.isfinite(flat[place]):
-        title, kind = f"the second derivative is {flat[place]}", "non-finite"
+    location, primitive = rule_line(point.subject.jaxpr)
+    length = _length(point.xs)
+    got, seen = float(flat[place]) / length, float(middle[place]) / length
+    if not np.isfinite(got):
+        title, kind = f"the second derivative is {got}", "non-finite"
     else:
-        title, kind = f"the second derivative is {flat[place]:.6g}", "second-order"
-    title += f", where differences of the gradient give {middle[place]:.6g}"
+        title, kind = f"the second derivative is {got:.6g}", "second-order"
+    title += f", where differences of the gradient give {seen:.6g}"
     if bad.sum() > 1:
         title += f" (and in {int(bad.sum()) - 1} more)"
     return [
@@ -108,9 +129,11 @@ def _judge(point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...]) ->
             probe=point.probe.name,
             argument=point.subject.paths[leaf],
             element=element or None,
-            numbers={system.name: float(flat[place]), "finite": float(middle[place])},
+            numbers={system.name: got, "finite": seen},
             advice="The gradient is right, and its own derivative is not: a rule whose derivative "
             "is cut off or written for the first order only, or a shortcut at this very point.",
+            location=location,
+            primitive=primitive,
         )
     ]
 
@@ -152,8 +175,10 @@ def _slack(
     eps = point.eps
     relative = max(1e-7, 10.0 * eps ** (2 / 3))
     largest = float(np.max(np.abs(components[smooth]), initial=0.0))
+    allowed = point.allowed
     return (
-        relative * (np.abs(flat) + np.abs(components))
+        max(relative, allowed.rtol) * (np.abs(flat) + np.abs(components))
+        + allowed.atol
         + 0.1 * relative * largest
         + 1e3 * eps * float(np.max(np.abs(origin), initial=0.0))
         + _rounding(point)
@@ -197,7 +222,8 @@ def _symmetry(
             )
         )
     )
-    slack = max(1e-7, 100 * point.eps) * size + floor + _rounding(point)
+    slack = max(1e-7, 100 * point.eps, point.allowed.rtol) * size + floor + _rounding(point)
+    slack += point.allowed.atol
     if not np.isfinite(left + right) or abs(left - right) <= slack:
         return []
     return [

@@ -14,6 +14,7 @@ from jax.core import Tracer
 from jax.tree_util import keystr
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain, first_line
+from .._jaxprs import raising_line
 from .._sampling import double_precision, widen
 from ..interop import JuliaFunction
 from ._interpret import contains
@@ -131,11 +132,13 @@ class Subject:
         try:
             return tuple(np.asarray(y) for y in self._floats(self.f(*self._own_args())))
         except Exception as error:
+            line = raising_line(error)
+            place = f" in {line.file}:{line.line} ({line.function}): {line.source}" if line else ""
             raise ArgumentValueError(
                 explain(
                     "pb.check",
                     expected=f"a point at which {self.name} can be called",
-                    got=first_line(error),
+                    got=first_line(error) + place,
                     fix="Call the function with these arguments first.",
                 )
             ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -186,21 +186,3 @@ def as_if_differentiated(closed: ClosedJaxpr) -> Callable[..., tuple[Any, ...]]:
     """Make the function that a program is when each of its questions is answered with True."""
     run = jaxpr_as_fun(substitute(closed, within_gradient_p.name, _answered_p))
     return lambda xs: tuple(run(*xs))
-
-
-@contextlib.contextmanager
-def listening() -> Iterator[list[bool]]:
-    """Collect the answers that `within_gradient` gives to functions that JAX runs eagerly."""
-    answers: list[bool] = []
-    rule = ad.primitive_jvps[within_gradient_p]
-
-    def heard(primals: Any, tangents: Any) -> Any:
-        answer = rule(primals, tangents)
-        answers.append(bool(answer[0]) if isinstance(answer[0], np.bool_ | bool) else False)
-        return answer
-
-    ad.primitive_jvps[within_gradient_p] = heard
-    try:
-        yield answers
-    finally:
-        ad.primitive_jvps[within_gradient_p] = rule

@@ -13,9 +13,12 @@ is never batched.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import sys
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -170,6 +173,36 @@ def _explaining_class(tracer_class: Any) -> Any:
 
 within_gradient_p = Primitive("within_gradient")
 
+# Of the thread, or the task, that listens.
+_heard: ContextVar[list[bool] | None] = ContextVar("pybridge_heard", default=None)
+
+
+@contextlib.contextmanager
+def listen() -> Iterator[list[bool]]:
+    """Collect a True for each question that is answered with True in this thread.
+
+    A question is answered while a derivative is traced. What was traced and compiled before is
+    not heard.
+
+    Returns:
+        A context manager that gives a list, which grows.
+
+    Example:
+        >>> import jax
+        >>> from pybridge.primitives._detection import listen, within_gradient
+        >>> with listen() as heard:
+        ...     _ = jax.grad(lambda x: x if within_gradient(x) else -x)(2.0)
+        >>> heard
+        [True]
+    """
+    token = _heard.set([])
+    try:
+        found = _heard.get()
+        assert found is not None
+        yield found
+    finally:
+        _heard.reset(token)
+
 
 def _answer_aval(aval: Any, *others: Any) -> ShapedArray:
     # The mesh is part of a type. The answer is on it, and the same on all of its devices.
@@ -180,6 +213,9 @@ def _answer_aval(aval: Any, *others: Any) -> ShapedArray:
 def _jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
     carried = any(type(tangent) is not ad.Zero for tangent in tangents)
     # Without a tangent at this level an outer level may still differentiate.
+    heard = _heard.get()
+    if carried and heard is not None:
+        heard.append(True)
     answer = np.True_ if carried else within_gradient_p.bind(*primals)
     return answer, ad.Zero(_answer_aval(jax.typeof(primals[0])).to_tangent_aval())
 

@@ -216,6 +216,21 @@ def test_systems_and_points_are_passed_on(folder, checker):
     assert options == {"backends": ["jax", "finite"], "probes": ("zeros", "ties")}
 
 
+def test_tolerances_are_passed_on(folder, checker):
+    main(["check", "checked:total", "--args", "1.0", "--rtol", "1e-3", "--atol", "1e-9"])
+    ((_, _, options),) = checker.calls
+    assert (options["rtol"], options["atol"]) == (1e-3, 1e-9)
+    assert main(["check", "--rtol", "1e-3"]) == 2
+
+
+def test_a_function_that_raises_is_shown_with_file_and_line(folder, capsys):
+    source = "import jax.numpy as jnp\n\ndef f(x):\n    return jnp.reshape(x, (7, 7)).sum()\n"
+    (folder / "raising.py").write_text(source, encoding="utf-8")
+    assert main(["check", "raising.py:f", "--args", "[1.0, 2.0]"]) == 2
+    text = " ".join(capsys.readouterr().err.split())
+    assert "raising.py:4 (f): return jnp.reshape(x, (7, 7)).sum()" in text
+
+
 @pytest.mark.julia
 def test_a_julia_function_has_its_systems_made_ready(folder, checker, monkeypatch):
     import pybridge._cli_check as command

@@ -13,6 +13,7 @@ from pybridge._sampling import double_precision
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 COUNTS = [pytest.param(20, marks=pytest.mark.nightly)]
+sys.path.append(str(BENCHMARKS))  # its modules import each other
 
 
 def load(name):
@@ -86,6 +87,34 @@ def test_planted_faults_are_found(count):
     outcomes = list(faults.checks("planted", 0, range(count)))
     assert {outcome.kind for outcome in outcomes} == set(programs.FAULTS)
     assert [faults.complaint(outcome) for outcome in outcomes] == [""] * count
+
+
+# A few of each in the quick suite; nightly all kinds of formulas, and of solvers with each fault.
+FAMILIES = [("lossy", 3), ("stable", 3), ("solvers", 3), ("broken_solvers", 3)]
+WHOLE = [("lossy", 40), ("stable", 40), ("solvers", 36), ("broken_solvers", 36)]
+
+
+@pytest.mark.parametrize(
+    ("which", "count"),
+    FAMILIES + [pytest.param(*pair, marks=pytest.mark.nightly) for pair in WHOLE],
+)
+def test_what_precision_loses_and_faulty_solvers_are_found_and_right_ones_are_none(which, count):
+    outcomes = list(faults.checks(which, 0, range(count)))
+    kinds = set(faults.module_of(which).FAULTS[:count])
+    assert {outcome.kind for outcome in outcomes} == ({""} if which in faults.RIGHT else kinds)
+    assert [faults.complaint(outcome) for outcome in outcomes] == [""] * count
+
+
+def test_the_figures_have_every_family():
+    outcomes = [
+        faults.Outcome("smooth", 0, "", {}, (), 0.0, 0.0),
+        faults.Outcome("lossy", 0, "norm", {"error": 1}, ("precision",), 0.0, 0.0),
+        faults.Outcome("solvers", 0, "", {"error": 1}, ("finite",), 0.0, 0.0),
+    ]
+    text = "\n".join(faults.figures(outcomes))
+    assert "rules: false alarms: 0 of 1 right programs" in text
+    assert "precision: faults found: 1 of 1 (100.0%)" in text
+    assert "solvers: false alarms: 1 of 1 right programs" in text
 
 
 def test_a_missing_mode_is_no_finding():

@@ -139,9 +139,10 @@ def test_the_closest_marker_names_the_systems(run, absent):
         ("3", "*unknown AD system 3.*"),
     ],
 )
-def test_a_marker_that_means_nothing_is_refused_at_collection(run, absent, marker, said):
-    result = run(f"import pytest\npytestmark = pytest.mark.ad_systems({marker})\n{ASKS}")
-    result.assert_outcomes(errors=1)
+def test_a_marker_that_means_nothing_fails_its_test_alone(run, absent, marker, said):
+    marked = f"@pytest.mark.ad_systems({marker})\n{ASKS}"
+    result = run(f"import pytest\n{marked}\ndef test_beside(): pass\n")
+    result.assert_outcomes(errors=1, passed=1)
     result.stdout.fnmatch_lines([said])
     result.stdout.no_fnmatch_line("*Traceback*")
 

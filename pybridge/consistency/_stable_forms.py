@@ -1,0 +1,115 @@
+"""The stable form of a formula that overflows, underflows or cancels, where there is a known one.
+
+Sources: N. J. Higham, Accuracy and Stability of Numerical Algorithms, SIAM 2002, sections 1.7 to
+1.14 and 27.8; P. Blanchard, D. J. Higham and N. J. Higham, Accurately computing the log-sum-exp and
+softmax functions, IMA Journal of Numerical Analysis 41, 2021.
+"""
+
+from __future__ import annotations
+
+from ._lost_digits import Loss
+
+_SQUARES = frozenset({"integer_pow", "square", "mul", "dot_general", "pow"})
+_EXPONENTIALS = frozenset({"exp", "exp2"})
+_ROOTS = frozenset({"sqrt", "rsqrt", "pow"})
+
+# With the gradient stopped: the derivative of x / s is x / s**2 otherwise, which overflows as well.
+_SCALED_NORM = (
+    "Divide by the largest before squaring and multiply the root with it (a scaled norm, as in "
+    "hypot): s = jax.lax.stop_gradient(jnp.max(jnp.abs(x))); s * jnp.sqrt(jnp.sum((x / s) ** 2))."
+)
+
+
+def stable_form(loss: Loss) -> str:
+    """Say how to compute the same without the loss, in one or two sentences."""
+    advice = {
+        "overflow": _of_large_numbers,
+        "underflow": _of_small_numbers,
+        "cancellation": _of_differences,
+        "conditioning": _of_differences,
+    }
+    return advice.get(loss.kind, _of_domains)(loss)
+
+
+def _of_large_numbers(loss: Loss) -> str:
+    name, after = loss.step.primitive, loss.after
+    if name in (*_EXPONENTIALS, "expm1", "cosh", "sinh"):
+        if "log" in after and after & {"reduce_sum", "dot_general"}:
+            return "Write the logarithm of a sum of exponentials as jax.nn.logsumexp."
+        if "log1p" in after or ("log" in after and "add" in after):
+            return (
+                "Write log(1 + exp(x)) as jax.nn.softplus(x), and log(exp(a) + exp(b)) as "
+                "jnp.logaddexp(a, b)."
+            )
+        if "div" in after:
+            return (
+                "Write exp(x) / sum(exp(x)) as jax.nn.softmax(x), and 1 / (1 + exp(-x)) as "
+                "jax.nn.sigmoid(x); elsewhere subtract the largest before the exponential."
+            )
+        return "Compute with the logarithm of this number, or subtract the largest before exp."
+    if after & _ROOTS and (name in _SQUARES or name in ("reduce_sum", "add")):
+        return _SCALED_NORM
+    if name in ("reduce_prod", "mul", "cumprod"):
+        return "Add logarithms instead of multiplying, or scale the factors."
+    return "Scale the numbers, or compute with their logarithms."
+
+
+def _of_small_numbers(loss: Loss) -> str:
+    name, before, after = loss.step.primitive, loss.before | {loss.step.primitive}, loss.after
+    if "log" in after:
+        if name == "logistic" or (name == "div" and before & _EXPONENTIALS and "add" in before):
+            return "Write log(sigmoid(x)) as jax.nn.log_sigmoid(x)."
+        if name == "div" and before & _EXPONENTIALS:
+            return "Write the logarithm of a softmax as jax.nn.log_softmax."
+        if name in ("reduce_prod", "mul", "cumprod"):
+            return (
+                "Add the logarithms of the factors instead of taking that of the product: "
+                "logpdf in the place of log(pdf)."
+            )
+        if name in _EXPONENTIALS and "div" in after:
+            return "Write the logarithm of a softmax as jax.nn.log_softmax."
+        if name in _EXPONENTIALS and after & {"reduce_sum", "dot_general", "add"}:
+            return "Write the logarithm of a sum of exponentials as jax.nn.logsumexp."
+        return "Compute the logarithm itself: logpdf, log_softmax, log_sigmoid, logsf."
+    if after & _ROOTS and name in _SQUARES:
+        return _SCALED_NORM
+    return "Scale the numbers, or compute with their logarithms."
+
+
+# What a difference with one of these is called.
+_DIFFERENCES = {
+    "exp": "Write exp(x) - 1 as jnp.expm1(x); 1 - exp(-x) is -jnp.expm1(-x).",
+    "cos": "Write 1 - cos(x) as 2 * jnp.sin(x / 2) ** 2.",
+    "logistic": "Write 1 - sigmoid(x) as jax.nn.sigmoid(-x).",
+    "erf": "Write 1 - erf(x) as jax.scipy.special.erfc(x).",
+    "sqrt": "Write sqrt(a) - sqrt(b) as (a - b) / (sqrt(a) + sqrt(b)).",
+}
+
+
+def _of_differences(loss: Loss) -> str:
+    name = loss.step.primitive
+    if name == "log":
+        return (
+            "Its operand is 1 but for digits that are lost: write log(1 + x) as jnp.log1p(x), and "
+            "log(1 + exp(x)) as jax.nn.softplus(x)."
+        )
+    if name in ("sub", "add", "add_any"):
+        for operand, advice in _DIFFERENCES.items():
+            if operand in loss.operands:
+                return advice
+        if loss.before & {"reduce_sum", "dot_general"} and loss.before & _SQUARES:
+            return (
+                "Subtract the mean before squaring (a variance in two passes): jnp.var(x), or "
+                "jnp.mean((x - jnp.mean(x)) ** 2)."
+            )
+    return (
+        "Rearrange the formula so that nearly equal numbers are not subtracted, or compute this "
+        "part in a higher precision."
+    )
+
+
+def _of_domains(loss: Loss) -> str:
+    return (
+        "Rounding carries the operand out of the domain: clip it to the domain, or compute the "
+        "argument in a form that cannot leave it."
+    )

@@ -1,0 +1,255 @@
+"""What the caller's own precision loses is found, with the operation; stable forms lose nothing."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.scipy import stats
+
+import pybridge as pb
+from pybridge._sampling import double_precision
+from pybridge.consistency import _rounding as rounding
+from pybridge.consistency._check import check
+
+F32, F16, BF16 = jnp.float32, jnp.float16, jnp.bfloat16
+HILBERT = np.array([[1 / (i + j + 1) for i in range(4)] for j in range(4)], np.float32)
+NEAR_10000 = 1e4 + np.arange(4.0)
+
+
+def lost(f, *args):
+    """Compare value and gradient of a number's sum with extended precision."""
+    xs = tuple(map(jnp.asarray, args))
+
+    def total(ys):
+        return sum(y.sum() for y in ys)
+
+    ys, gs = jax.value_and_grad(lambda xs: (lambda y: (y.sum(), y))(f(*xs)), has_aux=True)(xs)
+    eps = max(float(jnp.finfo(x.dtype).eps) for x in xs)
+    results = rounding.Results(eps, xs, [np.asarray(ys[1])], [np.asarray(g) for g in gs])
+    return rounding.find_lost_results(lambda xs: (f(*xs),), total, results)
+
+
+def naive_softplus(x):
+    return jnp.log(1 + jnp.exp(x))
+
+
+def naive_softmax(x):
+    return jnp.exp(x) / jnp.exp(x).sum()
+
+
+def naive_norm(x):
+    return jnp.sqrt((x * x).sum())
+
+
+def naive_deviation(x):
+    return jnp.sqrt(jnp.mean(x**2) - jnp.mean(x) ** 2 + 1e-5)
+
+
+def density(mean):
+    return jnp.log(jnp.prod(jnp.exp(-((jnp.linspace(-6, 6, 16, dtype=F32) - mean) ** 2))))
+
+
+def likelihood(mean):
+    return jnp.sum(stats.norm.logpdf(jnp.linspace(-3, 3, 200, dtype=F32), mean))
+
+
+def scaled_norm(x):
+    s = jax.lax.stop_gradient(jnp.max(jnp.abs(x)))
+    return s * jnp.sqrt(((x / s) ** 2).sum())
+
+
+FAULTS = {
+    "softplus": (naive_softplus, F32(100), "exp", "softplus"),
+    "softplus, 16 bits": (naive_softplus, F16(20), "exp", "softplus"),
+    "softplus, 1000": (naive_softplus, F32(1000), "exp", "softplus"),
+    "softmax": (naive_softmax, jnp.array([100, 90], F32), "exp", "softmax"),
+    "scalar product": (
+        lambda x: naive_softmax(x) @ jnp.ones(2, F32),
+        jnp.array([230, 232], F32), "exp", "softmax"),
+    "norm by a product": (
+        lambda x: jnp.sqrt(x @ x), jnp.full(3, 3e25, F32), "dot_general", "scaled norm"),
+    "logsumexp": (
+        lambda x: jnp.log(jnp.exp(x).sum()), jnp.array([100, 90], F32), "exp", "logsumexp"),
+    "log sigmoid": (lambda x: jnp.log(jax.nn.sigmoid(x)), F32(-100), "logistic", "log_sigmoid"),
+    "log of a softmax": (
+        lambda x: jnp.log(jax.nn.softmax(x))[1], jnp.array([200, 0], F32), "exp", "log_softmax"),
+    "norm": (naive_norm, jnp.full(3, 3e25, F32), "mul", "scaled norm"),
+    "norm, 16 bits": (naive_norm, jnp.array([300, 200], F16), "mul", "scaled norm"),
+    "norm, bfloat16": (naive_norm, jnp.array([1e25, 2e25], BF16), "mul", "scaled norm"),
+    "norm of small numbers": (naive_norm, jnp.full(3, 3e-25, F32), "mul", "scaled norm"),
+    "norm of one number": (lambda x: jnp.sqrt(x**2 + 1), F32(1e30), "integer_pow", "scaled norm"),
+    "densities": (density, F32(0.3), "mul", "logpdf"),
+    "deviation": (naive_deviation, jnp.asarray(NEAR_10000, F32), "sub", "two passes"),
+    "deviation, 16 bits": (naive_deviation, jnp.array([200, 201, 202], F16), "sub", "two passes"),
+    "expm1": (lambda x: jnp.exp(x) - 1, F32(1e-9), "sub", "expm1"),
+    "log1p": (lambda x: jnp.log(1 + x), F32(1e-9), "log", "log1p"),
+    "1 - cos": (lambda x: (1 - jnp.cos(x)) / x**2, F32(1e-4), "sub", "sin(x / 2)"),
+    "roots": (lambda x: jnp.sqrt(x + 1) - jnp.sqrt(x), F32(1e7), "sub", "sqrt(a) + sqrt(b)"),
+    "quadratic": (lambda b: -b + jnp.sqrt(b**2 - 4), F32(1e5), "add", "sqrt"),
+    "a factorial": (lambda x: jnp.exp(x) * jnp.exp(-x + 1), F32(95), "exp", "logarithm"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("f", "x", "primitive", "cure"), FAULTS.values(), ids=FAULTS)
+def test_what_a_formula_loses_is_an_error_with_operation_line_and_stable_form(
+    f, x, primitive, cure
+):
+    found = lost(f, x)[0]
+    assert found.mode == "value"
+    assert found.is_error
+    assert found.loss.step.primitive == primitive
+    assert found.loss.step.line.file == __file__
+    assert cure in found.advice
+
+
+STABLE = {
+    "softplus": (jax.nn.softplus, F32(100)),
+    "softplus of a negative number": (jax.nn.softplus, F32(-20)),
+    "softmax": (jax.nn.softmax, jnp.array([100, 90], F32)),
+    "softmax of far numbers": (jax.nn.softmax, jnp.array([1000, -90, 0], F32)),
+    "logsumexp": (jax.nn.logsumexp, jnp.array([100, 90], F32)),
+    "log_softmax": (lambda x: -jax.nn.log_softmax(x)[0], jnp.array([20, 0], F32)),
+    "log_sigmoid": (jax.nn.log_sigmoid, F32(-100)),
+    "log_sigmoid, 30": (jax.nn.log_sigmoid, F32(30)),
+    "hypot": (jnp.hypot, F32(3e15), F32(4e15)),
+    "scaled norm": (scaled_norm, jnp.array([3e25, 4e25], F32)),
+    "scaled norm, 16 bits": (scaled_norm, jnp.array([300, 200], F16)),
+    "scaled norm of small numbers": (scaled_norm, jnp.array([3e-25, 4e-25], F32)),
+    "deviation": (lambda x: jnp.sqrt(jnp.var(x) + 1e-5), jnp.asarray(NEAR_10000, F32)),
+    "two passes": (lambda x: jnp.mean((x - x.mean()) ** 2), jnp.asarray(NEAR_10000, F32)),
+    "likelihood": (likelihood, F32(0.3)),
+    "expm1": (jnp.expm1, F32(1e-9)),
+    "log1p": (jnp.log1p, F32(1e-9)),
+    "1 - cos": (lambda x: 2 * jnp.sin(x / 2) ** 2, F32(1e-4)),
+    "roots": (lambda x: 1 / (jnp.sqrt(x + 1) + jnp.sqrt(x)), F32(1e7)),
+    "tanh": (jnp.tanh, F32(12)),
+    "sigmoid": (jax.nn.sigmoid, F32(30)),
+    "bfloat16": (lambda x: jnp.tanh(x).sum(), jnp.linspace(-2, 2, 50, dtype=BF16)),
+}
+
+
+@pytest.mark.parametrize(("f", "args"), [(f, args) for f, *args in STABLE.values()], ids=STABLE)
+def test_stable_forms_lose_nothing(f, args):
+    assert lost(f, *args) == []
+
+
+# Rounding the argument changes the exact function by as much: no formula is better.
+ILL_CONDITIONED = {
+    "sine of a large number": (lambda x: jnp.sin(x * x), F32(1000.3)),
+    "pole": (lambda x: 1 / (x - 1), F32(1.00001)),
+    "difference of arguments": (lambda x: x[0] - x[1], jnp.array([1.0000001, 1], F32)),
+    "squared difference": (lambda x: (x[0] - x[1]) ** 2, jnp.array([1.0000001, 1], F32)),
+    "sum of arguments": (lambda x: x.sum(), jnp.array([1e8, 1, -1e8, 0.3], F32)),
+    "scalar product": (lambda x: x @ jnp.array([1, -1, 1e-4], F32), jnp.array([3.1, 3.1, 1], F32)),
+    "power": (lambda x: x**50, F32(1.7)),
+    "exponential": (jnp.exp, F32(80)),
+    "tangent": (jnp.tan, F32(1.5707)),
+    "arccosine": (jnp.arccos, F32(0.9999999)),
+    "Hilbert matrix": (lambda b: jnp.linalg.solve(jnp.asarray(HILBERT), b), jnp.ones(4, F32)),
+    "what is 0": (lambda x: jnp.sum(x - x.mean()), jnp.array([1.1, 2.3, 3.7], F32)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("f", "x"), ILL_CONDITIONED.values(), ids=ILL_CONDITIONED)
+def test_what_rounding_the_arguments_does_as_well_is_no_finding(f, x):
+    assert lost(f, x) == []
+
+
+def test_a_loss_far_below_every_other_number_is_no_error():
+    found = lost(naive_softplus, F32(-20))[0]
+    assert not found.is_error
+    assert "log1p" in found.advice
+
+
+@pytest.mark.skipif(not rounding.IS_EXTENDED, reason="long doubles are doubles here")
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (naive_softplus, 1000.0),
+        (naive_softmax, [1000.0, 990.0]),
+        (naive_norm, [3e200, 4e200]),
+        (naive_deviation, 1e8 + np.arange(4.0)),
+        (lambda x: jnp.exp(x) - 1, 1e-18),
+    ],
+)
+def test_double_precision_is_judged_as_well(f, x):
+    with double_precision():
+        assert lost(f, jnp.asarray(x))[0].is_error
+
+
+@pytest.mark.parametrize("offset", [0.0, 10.0, 100.0])
+def test_the_digits_of_a_variance_are_counted(offset):
+    """The naive variance at m has lost 2 log10(m) digits."""
+    x = jnp.asarray(offset + np.array([-1.0, -0.2, 0.5, 0.9]), F32)
+    found = lost(lambda x: jnp.mean(x**2) - jnp.mean(x) ** 2, x)
+    if offset < 100.0:
+        assert found == []
+    else:
+        right, whole = found[0].digits
+        assert whole == 6
+        assert 1 <= right <= 3
+
+
+def test_loops_and_calls_are_opened():
+    @jax.jit
+    def product(x):
+        return jax.lax.fori_loop(0, 60, lambda i, y: y * x, x)
+
+    found = lost(lambda x: jnp.log(product(x)), F32(0.05))[0]
+    assert (found.loss.kind, found.loss.step.primitive) == ("underflow", "mul")
+    assert lost(lambda x: 61 * jnp.log(x), F32(0.05)) == []
+
+
+def test_check_names_operation_line_and_digits():
+    report = check(naive_deviation, jnp.asarray(NEAR_10000, F32), backends=["jax"])
+    value, gradient = report.of_kind("precision")
+    assert not report.ok
+    assert (value.mode, gradient.mode) == ("value", "reverse")
+    assert value.title.startswith("value is 0.00316228 in float32, and exactly 1.11804 (0 of 6")
+    assert value.location.source == "return jnp.sqrt(jnp.mean(x**2) - jnp.mean(x) ** 2 + 1e-5)"
+    assert value.primitive == gradient.primitive == "sub"
+    np.testing.assert_allclose(gradient.numbers["exact"], -0.335409, rtol=1e-5)
+
+
+def test_check_says_why_a_value_is_not_finite():
+    report = check(naive_softplus, F32(100), backends=["jax"])
+    assert [f.kind for f in report.findings] == ["precision", "precision"]
+    assert check(naive_softplus, F32(10), backends=["jax"]).ok
+    assert check(jax.nn.softplus, F32(100), backends=["jax"]).findings == ()
+
+
+def test_second_derivatives_at_tiny_numbers_are_seen_on_their_own_scale():
+    x = np.array([3e-25, 4e-25])
+    with double_precision():
+        assert check(scaled_norm, x, backends=["jax"]).ok
+
+        @jax.custom_jvp
+        def cubed(x):
+            return x**3 * 1e75
+
+        cubed.defjvp(lambda p, t: (cubed(*p), 3e75 * jax.lax.stop_gradient(p[0]) ** 2 * t[0]))
+        (finding,) = check(lambda x: cubed(x) + x, 4e-25, backends=["jax"]).of_kind("second-order")
+    assert finding.numbers["jax"] == 0.0
+    assert abs(finding.numbers["finite"]) > 1e50
+
+
+def test_check_says_nothing_of_an_infinity_that_is_exact():
+    report = check(lambda x: jnp.log(x), F32(0.0), backends=["jax"])
+    assert report.of_kind("precision") == []
+    assert check(jnp.exp, F32(100), backends=["jax"]).of_kind("precision") == []
+
+
+def test_explain_nan_does_not_call_lost_digits_well():
+    why = pb.explain_nan(naive_deviation, jnp.asarray(NEAR_10000, F32))
+    assert not why.ok
+    assert why.origin.kind == "precision"
+    assert why.origin.operation.primitive == "sub"
+    assert "two passes" in why.cures[0].text
+    assert "exactly 1.11804" in str(why)
+    assert pb.explain_nan(lambda x: jnp.sqrt(jnp.var(x) + 1e-5), jnp.asarray(NEAR_10000, F32)).ok
+
+
+def test_explain_nan_names_the_stable_form_of_a_value_that_overflows():
+    why = pb.explain_nan(naive_softplus, F32(100))
+    assert (why.mode, why.origin.operation.primitive) == ("value", "exp")
+    assert "softplus" in why.cures[0].text
