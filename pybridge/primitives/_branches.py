@@ -88,6 +88,8 @@ class Branches:
                 positions[id(const)] = len(hoisted)
                 hoisted.append(const)
 
+        from jax.extend.core import ClosedJaxpr
+
         numbers: dict[Any, int] = {}
         for name in (name for branch in self.traced for name in lane_numbers(branch.jaxpr)):
             if name not in numbers:

@@ -170,11 +170,12 @@ def test_the_error_is_an_assertion_and_has_the_report(monkeypatch):
         _assert, "_check", lambda f, args, **options: asked.update(options) or report
     )
     with pytest.raises(AssertionError) as caught:
-        assert_consistent(abs, 1.0, backends=["jax"], probes=("zeros",), seed=3)
+        assert_consistent(abs, 1.0, backends=["jax"], probes=("zeros",), seed=3, rtol=0.1)
     assert isinstance(caught.value, ConsistencyError)
     assert isinstance(caught.value, pb.BridgeError)
     assert caught.value.report is report
-    assert asked == {"backends": ["jax"], "probes": ("zeros",), "seed": 3}
+    wanted = {"backends": ["jax"], "probes": ("zeros",), "seed": 3, "rtol": 0.1, "atol": 0.0}
+    assert asked == wanted
 
 
 def test_nothing_to_compare_is_no_pass(monkeypatch):
