@@ -246,9 +246,9 @@ def _windows(
     x = lax.pad(x, neutral, ((0, 0, 0), (0, 0, 0), *((*pad, 0) for pad in window.pad)))
     for axis in reversed(range(2, x.ndim)):
         size, step = window.kernel[axis - 2], window.stride[axis - 2]
-        last = (x.shape[axis] - size) // step * step
-        y = lax.slice_in_dim(x, 0, last + 1, step, axis)
+        reach = x.shape[axis] - size + 1  # up to here windows begin; may be a symbolic size
+        y = lax.slice_in_dim(x, 0, reach, step, axis)
         for start in range(1, size):
-            y = combine(y, lax.slice_in_dim(x, start, start + last + 1, step, axis))
+            y = combine(y, lax.slice_in_dim(x, start, start + reach, step, axis))
         x = y
     return x
