@@ -266,7 +266,7 @@ def test_zygote_computes_no_gradient_that_nobody_asked_for():
 def test_results_in_a_dict(ad_system):
     f, x = pb.from_julia("x -> Dict(:a => x .^ 2)"), np.array([1.0, 2.0])
     if ad_system == "yota":
-        with pytest.raises(pb.JuliaError, match=r"No derivative rule found for op .* = Dict"):
+        with pytest.raises(pb.JuliaError, match=r"No derivative rule found for op .*Dict"):
             pb.jacobian(f, backend=ad_system)(x)
         return
     np.testing.assert_allclose(pb.jacobian(f, backend=ad_system)(x).a, np.diag(2 * x))
