@@ -110,7 +110,14 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("name", LAYERS)
+# By day one of each way in which a layer depends on sizes: all of them, channels, windows.
+DAY = ("dense", "batchnorm", "conv, stride", "maxpool", "chain")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in DAY else [pytest.mark.nightly]) for name in LAYERS],
+)
 def test_layers(name):
     layer, specs = LAYERS[name]
     params, state = layer.init(jax.random.key(0))
