@@ -28,7 +28,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import julia_state
-from quick import LONG, left_for_the_night
+from quick import LONG, compile_in_haste, left_for_the_night
 
 # The installed entry point and this are one: pytest skips a module that it has by this name.
 pytest_plugins = ["pytester", "pybridge_pytest"]
@@ -53,8 +53,7 @@ def forget_compiled_programs():
 
 def pytest_configure(config):
     if config.option.markexpr == QUICK:
-        # LLVM's optimisations take as long as the rest of a run; the long one has them.
-        os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+        compile_in_haste()
     else:
         os.environ[LONG] = "1"
     # A shell that starts tests in the background has them ignore Ctrl-C, and what they start too.

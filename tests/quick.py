@@ -1,19 +1,45 @@
-"""Which cases of a parametrised test, and how many of a property, the quick run takes."""
+"""What makes the quick run quick: fewer cases and examples, and a compiler in a hurry."""
 
 from __future__ import annotations
 
+import importlib.util
+import mmap
 import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+# Half of the time that XLA takes for a small program goes into its newer emitters.
+_HASTE = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
 LONG = "PYBRIDGE_LONG_TESTS"  # an environment variable, which processes of a run share
 
 
 def examples(count: int) -> int:
     """Return how many examples of a property a run takes: all of `count` in the long one."""
     return count if LONG in os.environ else max(count // 4, 4)
+
+
+def compile_in_haste() -> None:
+    """Have XLA leave out of compiling what it can: most of a run is compiling small programs.
+
+    Must be called before JAX starts its backends. The long run compiles as users do.
+    """
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    known = [flag for flag in _HASTE if _xla_knows(flag.strip("-").split("=")[0])]
+    os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *known])
+
+
+def _xla_knows(flag: str) -> bool:
+    """Look for a flag's name in XLA's library: XLA ends the process at one it does not know."""
+    spec = importlib.util.find_spec("jaxlib")
+    assert spec is not None and spec.origin is not None
+    for library in Path(spec.origin).parent.glob("*.so"):
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as m:
+            if m.find(flag.encode()) >= 0:
+                return True
+    return False
 
 
 def left_for_the_night(items: Iterable[Any]) -> list[Any]:
@@ -41,7 +67,8 @@ def _beyond_cover(cases: list[Any]) -> list[Any]:
     values = [_values(case) for case in cases]
     missing, left = set().union(*values), list(range(len(cases)))
     while missing:
-        best = max(left, key=lambda i: len(values[i] & missing))
+        # The last of equals: `maybe_jit` has jit last, which compiles one program and not many.
+        best = max(reversed(left), key=lambda i: len(values[i] & missing))
         missing -= values[best]
         left.remove(best)
     return [cases[i] for i in left]

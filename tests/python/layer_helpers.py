@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -10,23 +11,23 @@ ignore_mode_warnings = pytest.mark.filterwarnings("ignore::pybridge.nn.ModeWarni
 
 
 def random(key, shape, dtype=np.float32):
-    return jax.random.normal(key, shape, dtype)
+    """Draw normal numbers with NumPy: JAX would compile a program for each shape."""
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    return jnp.asarray(rng.normal(size=shape), dtype)
 
 
 def fresh(layer, key=None, dtype=np.float32):
     """Return parameters and state with numbers that differ from layer to layer."""
     key = jax.random.key(7) if key is None else key
     params, state = layer.init(key, dtype)
-    return shaken(params, key), jax.tree.map(lambda s: s + np.asarray(0.25, s.dtype), state)
+    moved = jax.tree.map(lambda s: jnp.asarray(np.asarray(s) + 0.25, s.dtype), state)
+    return shaken(params, key), moved
 
 
 def shaken(tree, key):
     leaves, treedef = jax.tree.flatten(tree)
-    keys = jax.random.split(key, max(len(leaves), 1))
-    moved = [
-        leaf + np.asarray(0.1, leaf.dtype) * random(k, leaf.shape, leaf.dtype)
-        for leaf, k in zip(leaves, keys, strict=False)
-    ]
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    moved = [jnp.asarray(np.asarray(x) + 0.1 * rng.normal(size=x.shape), x.dtype) for x in leaves]
     return jax.tree.unflatten(treedef, moved)
 
 

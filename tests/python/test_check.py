@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import pybridge as pb
@@ -47,6 +47,7 @@ def test_random_smooth_functions_have_no_findings(which, seed):
             x = _UNARY[k](jnp.asarray(w, x.dtype) @ x)
         return x.sum()
 
+    assume(abs(f(np.float32(x))) < 1e6)  # exp of exp overflows
     assert check(f, x).findings == ()
 
 

@@ -31,21 +31,33 @@ def spec(x):
     return tuple(jax.typeof(x).sharding.spec)
 
 
+# By how many axes are mapped over.
+MAPPED = [lambda f: f, jax.vmap, lambda f: jax.vmap(jax.vmap(f))]
+
+
+def same_as_on_one_device(f, g, x, axes, put, maybe_jit):
+    y = maybe_jit(g)(put(x, *axes))
+    assert spec(y) == axes
+    equal(y, f(x))
+    equal(maybe_jit(jax.grad(total(g)))(put(x, *axes)), jax.grad(total(f))(x))
+
+
 @pytest.mark.parametrize("f", [log_or_zero, sqrt_or_zero])
-def test_conds_of_lanes_and_elements(f, put, maybe_jit):
-    expected, slopes = jax.vmap(f)(X), jax.vmap(jax.grad(f))(X)
-    for g in (f, jax.vmap(f)):
-        y = maybe_jit(g)(put(X, "i"))
-        assert spec(y) == ("i",)
-        equal(y, expected)
-        equal(maybe_jit(jax.grad(total(g)))(put(X, "i")), slopes)
-    for axes in (("i", "j"), (None, "j"), (("i", "j"), None)):
-        for g in (f, jax.vmap(jax.vmap(f)), jax.vmap(f)):
-            y = maybe_jit(g)(put(SQUARE, *axes))
-            assert spec(y) == axes
-            equal(y, f(SQUARE))
-            equal(maybe_jit(jax.grad(total(g)))(put(SQUARE, *axes)), jax.grad(total(f))(SQUARE))
-    equal(maybe_jit(jax.hessian(total(f)))(put(X, "i")), jax.hessian(total(f))(X))
+@pytest.mark.parametrize("mapped", [0, 1])
+def test_conds_of_a_vector(f, mapped, put, maybe_jit):
+    same_as_on_one_device(f, MAPPED[mapped](f), X, ("i",), put, maybe_jit)
+
+
+@pytest.mark.parametrize("f", [log_or_zero, sqrt_or_zero])
+@pytest.mark.parametrize("axes", [("i", "j"), (None, "j"), (("i", "j"), None)], ids=str)
+@pytest.mark.parametrize("mapped", [0, 1, 2])
+def test_conds_of_a_matrix(f, axes, mapped, put, maybe_jit):
+    same_as_on_one_device(f, MAPPED[mapped](f), SQUARE, axes, put, maybe_jit)
+
+
+def test_the_hessian_of_a_cond_of_elements(put, maybe_jit):
+    f = total(log_or_zero)
+    equal(maybe_jit(jax.hessian(f))(put(X, "i")), jax.hessian(f)(X))
 
 
 def test_operands_that_are_sharded_differently(put, maybe_jit):
@@ -94,20 +106,20 @@ def test_a_switch_and_a_nested_cond(put, maybe_jit):
 @pytest.mark.parametrize("mode", ["error", "clip", "fill", "wrap"])
 @pytest.mark.parametrize("of_x", [("i", "j"), ("i", None), (None, None), ("j", None)])
 @pytest.mark.parametrize("of_indices", [("i",), (None,)])
-def test_take(mode, of_x, of_indices, put, maybe_jit):
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_take(mode, of_x, of_indices, axis, put, maybe_jit):
     indices = np.array([0, 3, 3, -1]) if mode == "error" else np.array([0, 7, -1, 3])
     options = {"mode": mode} | ({"fill_value": 0.5} if mode == "fill" else {})
     x, given = put(SQUARE, *of_x), put(indices, *of_indices)
-    for axis in (0, 1, None):
 
-        def f(x, i, axis=axis):
-            return pb.take(x, i, axis, **options)
+    def f(x, i):
+        return pb.take(x, i, axis, **options)
 
-        def loss(x, i, f=f):
-            return (f(x, i) ** 2).sum()
+    def loss(x, i):
+        return (f(x, i) ** 2).sum()
 
-        equal(maybe_jit(f)(x, given), f(SQUARE, indices))
-        equal(maybe_jit(jax.grad(loss))(x, given), jax.grad(loss)(SQUARE, indices))
+    equal(maybe_jit(f)(x, given), f(SQUARE, indices))
+    equal(maybe_jit(jax.grad(loss))(x, given), jax.grad(loss)(SQUARE, indices))
 
 
 def test_what_is_read_is_sharded_as_the_indices_and_the_array_are(put, maybe_jit):
@@ -119,20 +131,23 @@ def test_what_is_read_is_sharded_as_the_indices_and_the_array_are(put, maybe_jit
     assert spec(f(put(SQUARE, "j", None), indices)) == (None, "j", "i")
 
 
+READS = {
+    "[i]": lambda x, i, j: x[i],
+    "[..., i, 1:3]": lambda x, i, j: x[..., i, 1:3],
+    "[j, :, i]": lambda x, i, j: x[j, :, i],
+    "[:, i, j]": lambda x, i, j: x[:, i, j],
+    "[:, None, 1]": lambda x, i, j: x[:, None, 1],
+}
+
+
 @pytest.mark.parametrize("mode", ["error", "clip", "fill", "wrap"])
-def test_at(mode, put, maybe_jit):
+@pytest.mark.parametrize("read", READS)
+def test_at(mode, read, put, maybe_jit):
     i, j = put(np.array([0, 3]), "i"), put(np.array([[1], [2]]), None, None)
-    reads = [
-        lambda x, i, j: pb.at(x)[i].get(mode=mode),
-        lambda x, i, j: pb.at(x)[..., i, 1:3].get(mode=mode),
-        lambda x, i, j: pb.at(x)[j, :, i].get(mode=mode),
-        lambda x, i, j: pb.at(x)[:, i, j].get(mode=mode),
-        lambda x, i, j: pb.at(x)[:, None, 1].get(mode=mode),
-    ]
     cube = np.arange(64.0, dtype=np.float32).reshape(4, 4, 4)
-    for f in reads:
-        expected = f(jnp.asarray(cube), np.asarray(i), np.asarray(j))
-        equal(maybe_jit(f)(put(cube, "j", None, "i"), i, j), expected)
+    f = maybe_jit(lambda x, i, j: READS[read](pb.at(x), i, j).get(mode=mode))
+    expected = READS[read](cube, np.asarray(i), np.asarray(j))
+    equal(f(put(cube, "j", None, "i"), i, j), expected)
 
 
 def test_a_row_for_each_lane(put, maybe_jit):
@@ -141,18 +156,21 @@ def test_a_row_for_each_lane(put, maybe_jit):
     equal(maybe_jit(f)(x), SQUARE[:, [0, 3]])
 
 
-def test_embedding(put, maybe_jit):
-    layer = nn.Embedding(4, 2)
+@pytest.mark.parametrize("of_table", [(None, None), ("i", None), (None, "j"), ("j", "i")], ids=str)
+def test_embedding(of_table, put, maybe_jit):
     table = np.arange(8.0, dtype=np.float32).reshape(4, 2)
-    for of_table in ((None, None), ("i", None), (None, "j"), ("j", "i")):
-        params = {"weight": put(table, *of_table)}
-        indices = put(np.array([[0, 3], [1, 1]]), "i", None)
+    params = {"weight": put(table, *of_table)}
+    indices = put(np.array([[0, 3], [1, 1]]), "i", None)
 
-        def f(params, x):
-            return layer.apply(params, {}, x)[0]
+    def f(params, x):
+        return nn.Embedding(4, 2).apply(params, {}, x)[0]
 
-        equal(maybe_jit(f)(params, indices), table[np.asarray(indices)])
-        slopes = maybe_jit(jax.grad(lambda p, x: f(p, x).sum()))(params, indices)["weight"]
-        equal(slopes, np.array([[1.0], [2], [0], [1]]) * np.ones((1, 2)))
-    one_hot = put(np.eye(4, dtype=bool), "i", None)
-    equal(maybe_jit(f)({"weight": put(table, None, None)}, one_hot), table)
+    equal(maybe_jit(f)(params, indices), table[np.asarray(indices)])
+    slopes = maybe_jit(jax.grad(lambda p, x: f(p, x).sum()))(params, indices)["weight"]
+    equal(slopes, np.array([[1.0], [2], [0], [1]]) * np.ones((1, 2)))
+
+
+def test_embedding_of_one_hot_rows(put, maybe_jit):
+    params = {"weight": put(SQUARE, None, None)}
+    f = maybe_jit(lambda p, x: nn.Embedding(4, 4).apply(p, {}, x)[0])
+    equal(f(params, put(np.eye(4, dtype=bool), "i", None)), SQUARE)

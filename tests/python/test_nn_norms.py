@@ -71,9 +71,10 @@ def test_training_is_the_formula(case, maybe_jit):
 
 def test_auto_is_the_formula_within_a_gradient_and_the_state_without(case):
     layer, params, state, x, axes = case
-    y = jax.vjp(lambda x: layer.apply(params, state, x)[0], x)[0]
+    apply = jax.jit(lambda x: layer.apply(params, state, x))
+    y = jax.vjp(lambda x: apply(x)[0], x)[0]
     close(y, formula(layer, params, x, axes), rtol=1e-12)
-    y, same = layer.apply(params, state, x)
+    y, same = apply(x)
     assert all((same[name] == state[name]).all() for name in state)
     if not state:
         close(y, formula(layer, params, x, axes), rtol=1e-12)
@@ -115,7 +116,7 @@ def test_forward_mode_and_second_order_agree_with_reverse(case, maybe_jit):
 
 def test_constant_input_has_finite_derivatives(case):
     layer, params, state, x, _ = case
-    jacobian = jax.jacobian(lambda x: layer.apply(params, state, x)[0])(jnp.ones_like(x))
+    jacobian = jax.jit(jax.jacobian(lambda x: layer.apply(params, state, x)[0]))(jnp.ones_like(x))
     assert np.isfinite(jacobian).all()
 
 
@@ -123,7 +124,7 @@ def test_constant_input_has_finite_derivatives(case):
 def test_half_precision_is_the_rounded_float32(case, dtype):
     layer, params, state, x, axes = case
     half = (3000 * x).astype(dtype)  # squares overflow float16
-    y, after = layer.apply(params, state, half, training=True)
+    y, after = jax.jit(lambda x: layer.apply(params, state, x, training=True))(half)
     want = formula(layer, params, np.asarray(half, np.float64), axes)
     assert y.dtype == dtype
     np.testing.assert_allclose(np.asarray(y, np.float64), want, rtol=1e-2, atol=1e-2)
@@ -134,14 +135,16 @@ def test_half_precision_is_the_rounded_float32(case, dtype):
 
 def test_masked_places_count_for_nothing(case):
     layer, params, state, x, axes = case
-    mask = jax.random.bernoulli(jax.random.key(4), 0.7, x.shape)
-    spoilt = jnp.where(mask, x, jnp.nan)
+    mask = np.asarray(random(jax.random.key(4), x.shape) < 0.5)
+    spoilt = np.where(mask, x, np.nan)
 
     def loss(params, x):
         y, after = layer.apply(params, state, x, training=True, mask=mask)
         return (y**2).sum(), (y, after)
 
-    (_, (y, after)), slopes = jax.value_and_grad(loss, (0, 1), has_aux=True)(params, spoilt)
+    slope = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))
+    (_, (y, after)), slopes = slope(params, spoilt)
+    y, slopes = jax.device_get((y, slopes))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((y, after, slopes)))
     assert (y[~mask] == 0).all() and (slopes[1][~mask] == 0).all()
     if not isinstance(layer, nn.GroupNorm):
@@ -163,8 +166,14 @@ def test_masked_places_count_for_nothing(case):
 
 def test_a_full_mask_is_no_mask(case):
     layer, params, state, x, _ = case
-    got = layer.apply(params, state, x, training=True, mask=jnp.ones((1,) * x.ndim, bool))
-    close(got, layer.apply(params, state, x, training=True), rtol=1e-12)
+
+    @jax.jit
+    def both(x):
+        full = jnp.ones((1,) * x.ndim, bool)
+        masked = layer.apply(params, state, x, training=True, mask=full)
+        return masked, layer.apply(params, state, x, training=True)
+
+    close(*both(x), rtol=1e-12)
 
 
 def test_running_statistics_of_batches_with_masks(x64):
@@ -316,9 +325,8 @@ SHARDED = {
 }
 
 
-def results(layer, params, state, x, mask, apply):
+def results(layer, params, state, x, mask, apply, weights):
     """Value, state and gradients of one program."""
-    weights = random(jax.random.key(9), x.shape)
 
     def loss(params, x):
         y, after = apply(params, state, x, mask)
@@ -337,7 +345,8 @@ def test_statistics_of_all_devices(way, name, masked):
     x = random(KEY, (16, 3, 2))
     mask = jax.random.bernoulli(KEY, 0.6, x.shape) if masked else jnp.ones(x.shape, bool)
     apply = lambda p, s, x, m: layer.apply(p, s, x, mask=m)  # noqa: E731
-    want = results(layer, params, state, x, mask, apply)
+    weights = random(jax.random.key(9), x.shape)
+    want = jax.jit(lambda p, x: results(layer, p, state, x, mask, apply, weights))(params, x)
     across = nn.BatchNorm(3, track_stats=layer.track_stats, axis_name="i")
     mesh = jax.make_mesh((8,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
     if way == "vmap":
@@ -362,7 +371,7 @@ def test_statistics_of_all_devices(way, name, masked):
     else:
         spread = apply
         x, mask = (jax.device_put(v, jax.NamedSharding(mesh, jax.P("i"))) for v in (x, mask))
-    got = jax.jit(lambda p, x: results(layer, p, state, x, mask, spread))(params, x)
+    got = jax.jit(lambda p, x: results(layer, p, state, x, mask, spread, weights))(params, x)
     close(jax.device_get(got), jax.device_get(want), rtol=2e-5)
 
 
