@@ -11,8 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 # Half of the time that XLA takes for a small program goes into its newer emitters.
 _HASTE = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
+JULIA_OPTIMIZE = "PYTHON_JULIACALL_OPTIMIZE"  # juliacall's name for Julia's -O
 LONG = "PYBRIDGE_LONG_TESTS"  # an environment variable, which processes of a run share
 
 
@@ -21,11 +24,20 @@ def examples(count: int) -> int:
     return count if LONG in os.environ else max(count // 4, 4)
 
 
-def compile_in_haste() -> None:
-    """Have XLA leave out of compiling what it can: most of a run is compiling small programs.
+def by_day(cases: Iterable[Any], day: Iterable[Any]) -> list[Any]:
+    """Mark those of a test's cases that are not among `day` for the long run."""
+    day = list(day)
+    return [
+        case if case in day else pytest.param(case, marks=pytest.mark.nightly) for case in cases
+    ]
 
-    Must be called before JAX starts its backends. The long run compiles as users do.
+
+def compile_in_haste() -> None:
+    """Have XLA and Julia compile without optimising: most of a run is compiling small programs.
+
+    Must be called before JAX starts its backends, and Julia. The long run compiles as users do.
     """
+    os.environ.setdefault(JULIA_OPTIMIZE, "0")
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     known = [flag for flag in _HASTE if _xla_knows(flag.strip("-").split("=")[0])]
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *known])

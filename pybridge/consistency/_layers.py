@@ -210,6 +210,7 @@ def _slope_difference(
     wide = jax.tree.map(lambda leaf: leaf.astype(np.float64), point)
     along = jax.tree.map(_weights, wide)
 
+    @jax.jit
     def loss(step: float) -> jax.Array:
         moved = jax.tree.map(lambda leaf, d: leaf + step * d, wide, along)
         y = f(*moved, *(() if inexact else (x,)))[0]

@@ -94,9 +94,9 @@ def requirements() -> dict[str, str]:
     """Say which versions of Julia juliapkg will accept, by who wants them.
 
     Returns:
-        Compat specifiers of Julia's: for example `{"juliacall 0.9.37": "^1.10.3"}`, and beside it
-        what Python's OpenSSL admits, if that is not every Julia. Julia has one of its own, and a
-        process can hold only one.
+        Compat specifiers of Julia's: for example `{"pybridge": "1.10", "juliacall 0.9.37":
+        "^1.10.3"}`, and beside them what Python's OpenSSL admits, if that is not every Julia.
+        Julia has one of its own, and a process can hold only one.
     """
     import ssl
 
@@ -104,8 +104,14 @@ def requirements() -> dict[str, str]:
 
     found = find_spec("juliacall")
     assert found is not None and found.submodule_search_locations
-    file = Path(found.submodule_search_locations[0], "juliapkg.json")
-    wanted = {f"juliacall {version('juliacall')}": json.loads(file.read_text())["julia"]}
+    folders = {
+        "pybridge": Path(__file__).parents[1],
+        f"juliacall {version('juliacall')}": Path(found.submodule_search_locations[0]),
+    }
+    wanted = {
+        who: json.loads((folder / "juliapkg.json").read_text())["julia"]
+        for who, folder in folders.items()
+    }
     _, admitted = openssl_compat()
     if admitted is not None:
         wanted[f"Python's {' '.join(ssl.OPENSSL_VERSION.split()[:2])}"] = admitted

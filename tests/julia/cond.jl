@@ -40,7 +40,7 @@
             end, identity, x), (1.1,)),
     )
 
-    @testset "$system: $name" for system in SYSTEMS, (name, (f, args)) in cases
+    @testset "$system: $name" for (system, (name, (f, args))) in combined(SYSTEMS, cases)
         value, gradient = value_and_gradient(system, f, args...)
         @test value ≈ f(args...)
         @test close_to(gradient, differences(f, args...))

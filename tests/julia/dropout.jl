@@ -19,27 +19,25 @@
         @test PyBridge.dropout(nothing, x, 0.5; training=false) === x
     end
 
-    @testset "$system: value and gradient" for system in SYSTEMS
-        for f in (
-            x -> sum(abs2, PyBridge.dropout(key, x, 0.4)),
-            x -> sum(abs2, PyBridge.dropout(key, x, 0.4; dims=(1, 3), training=true)),
-            x -> sum(abs2, PyBridge.dropout(collect(key), x .^ 2, 0.0)),
-            x -> sum(abs2, PyBridge.alphadropout(key, x, 0.4)),
-            x -> sum(abs2, PyBridge.apply(PyBridge.Dropout(0.4), (;), (;), x; key)[1]),
-        )
-            x = PyBridge.normal((0x00000001, 0x00000002), Float64, (3, 2, 4))
-            # Differences call the function outside of a gradient, where it does not train; so
-            # they are taken of the value that ForwardDiff sees.
-            trained(x) = first(value_and_gradient(:forwarddiff, f, x))
-            value, (gradient,) = value_and_gradient(system, f, x)
-            @test value ≈ trained(x)
-            @test close_to(gradient, differences(trained, x)[1])
-        end
+    losses = (
+        x -> sum(abs2, PyBridge.dropout(key, x, 0.4)),
+        x -> sum(abs2, PyBridge.dropout(key, x, 0.4; dims=(1, 3), training=true)),
+        x -> sum(abs2, PyBridge.dropout(collect(key), x .^ 2, 0.0)),
+        x -> sum(abs2, PyBridge.alphadropout(key, x, 0.4)),
+        x -> sum(abs2, PyBridge.apply(PyBridge.Dropout(0.4), (;), (;), x; key)[1]),
+    )
+    @testset "$system: value and gradient" for (system, f) in combined(SYSTEMS, losses)
+        x = PyBridge.normal((0x00000001, 0x00000002), Float64, (3, 2, 4))
+        # Differences call the function outside of a gradient, where it does not train; so they are
+        # taken of the value that ForwardDiff sees.
+        trained(x) = first(value_and_gradient(:forwarddiff, f, x))
+        value, (gradient,) = value_and_gradient(system, f, x)
+        @test value ≈ trained(x)
+        @test close_to(gradient, differences(trained, x)[1])
     end
 
-    @testset "$system: one mask forwards and backwards, in $T" for system in SYSTEMS,
-        T in (Float16, Float32, Float64)
-
+    types = (Float16, Float32, Float64)
+    @testset "$system: one mask both ways, in $T" for (system, T) in combined(SYSTEMS, types)
         x = PyBridge.normal(key, T, (4, 3))
         _, (gradient,) = value_and_gradient(system, x -> sum(PyBridge.dropout(key, x, 0.3)), x)
         @test gradient isa Array{T}

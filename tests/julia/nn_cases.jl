@@ -137,3 +137,12 @@ const LAYERS = [
         (3, 5), (p, s) -> Flux.Parallel((a, b) -> a .* b, flux_dense(DENSE)(p[1], s[1]), Flux.Chain(
             flux_dense(DENSE)(p[2][1], s[2][1]), flux_norm(Flux.BatchNorm, NORMS[2])(p[2][2], s[2][2])))),
 ]
+
+# One of each kind: the quick run compares them with Flux, the long one has them under every system.
+const KINDS = ("Dense", "Dense of a vector", "Dense with more axes",
+    "Dense without bias, gelu_tanh", "Conv 2-D", "Conv grouped", "ConvTranspose 2-D",
+    "MaxPool (6, 2, 2)", "MeanPool (6, 2, 2)", "GlobalMeanPool", "BatchNorm (3, 5) identity",
+    "BatchNorm (4, 2, 3) tanh", "BatchNorm affine=false track_stats=false",
+    "InstanceNorm (4, 2, 3) affine=true track_stats=true", "GroupNorm (3, 4, 2)",
+    "LayerNorm (3, 2) of (3, 2, 4)", "LayerNorm (5,) of (5, 3)", "WeightNorm dims=-1", "Chain",
+    "SkipConnection", "Parallel")

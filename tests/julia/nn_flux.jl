@@ -24,6 +24,7 @@ end
 @testset "nn like Flux, $T, training=$training" for (T, training) in TYPES_AND_MODES
     near(a, b, rtol) = isapprox(a, b; rtol, atol=rtol)
     @testset "$name" for (name, (layer, size, build)) in LAYERS
+        LONG || name in KINDS || continue
         params, state = randomised(layer, T)
         x = T.(noise(size, 7))
         model = in_mode(build(params, state), training)

@@ -99,15 +99,13 @@ end
     end
 
     w = noise(size(x), 3)
-    @testset "$name" for (name, f) in layers
+    @testset "$system: $name" for (system, (name, f)) in combined(SYSTEMS, layers)
         @test f(affine, hole) == f(affine, x)
         @test all(iszero, f(affine, hole)[.!(mask .| falses(size(x)))])
         expected = differences((p, x) -> sum(abs2, w .* f(p, x)), affine, x)
-        for system in SYSTEMS
-            _, gradient = value_and_gradient(system, (p, x) -> sum(abs2, w .* f(p, x)), affine, hole)
-            @test close_to(gradient, expected)
-            @test all(iszero, gradient[2][.!(mask .| falses(size(x)))])
-        end
+        _, gradient = value_and_gradient(system, (p, x) -> sum(abs2, w .* f(p, x)), affine, hole)
+        @test close_to(gradient, expected)
+        @test all(iszero, gradient[2][.!(mask .| falses(size(x)))])
     end
 
     # An instance without any value is zero, and does not count in the statistics.
@@ -201,13 +199,12 @@ pooled_sum(layer, w) = x -> sum(w .* PyBridge.apply(layer, (;), (;), x)[1])
 end
 
 @testset "nn: maxpool window by window" begin
-    for (size, window, stride, pad) in (
+    windows = (
         ((9, 2, 3), (3,), (2,), (1, 2)), ((7, 1, 2), (2,), (3,), (1,)), ((8, 2, 1), (4,), (1,), 0),
         ((6, 7, 2, 2), (3, 2), (1, 2), (2, 1, 0, 1)), ((5, 4, 1, 2), (2, 3), (2, 1), (1, 2)),
         ((5, 4, 3, 2, 1), (2, 3, 2), (1, 2, 1), (1, 0, 2, 1, 0, 1)),
-        ((4, 5, 4, 1, 2), (3, 2, 2), (2, 2, 1), 1)),
-        ties in (false, true)
-
+        ((4, 5, 4, 1, 2), (3, 2, 2), (2, 2, 1), 1))
+    for (system, (size, window, stride, pad)) in combined(SYSTEMS, windows), ties in (false, true)
         layer = PyBridge.MaxPool(window; stride, pad)
         x = Float32.(noise(size, length(window)))
         # No -0.0, which `findmax` takes for less than 0.0.
@@ -215,7 +212,7 @@ end
         # Eighths, which add up without rounding.
         w = Float32.(round.(8 .* noise(Base.size(PyBridge.apply(layer, (;), (;), x)[1]), 5)) ./ 8)
         expected, slope = pooled_by_hand(layer, x, w)
-        @testset "$system: $size, $window, ties $ties" for system in SYSTEMS
+        @testset "$system: $size, $window, ties $ties" begin
             value, (gradient,) = value_and_gradient(system, pooled_sum(layer, w), x)
             @test value ≈ expected && gradient == slope
             @test eltype(gradient) == Float32

@@ -94,7 +94,8 @@ end
         @test PyBridge.bits(key, UInt32, (n,)) == alone
     end
 
-    @testset "the loop is a loop of vector instructions" begin
+    # The quick run compiles without optimisations.
+    LONG && @testset "the loop is a loop of vector instructions" begin
         code = sprint() do io
             InteractiveUtils.code_llvm(io, PyBridge.draw_range!,
                 (typeof(⊻), Vector{UInt32}, PyBridge.Key, UnitRange{Int}, UInt64))

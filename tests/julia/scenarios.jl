@@ -19,7 +19,7 @@ using TOML: TOML
 
     systems_of(known) = known["system"] isa Vector ? known["system"] : [known["system"]]
 
-    for scenario in table["scenario"], system in SYSTEMS
+    for (system, scenario) in combined(SYSTEMS, table["scenario"])
         documented = any(k -> String(system) in systems_of(k), get(scenario, "known", []))
         documented && continue
         @testset "$system: $(scenario["name"])" begin

@@ -15,6 +15,17 @@ using Yota: Yota
 using Zygote: Zygote
 
 const SYSTEMS = (:zygote, :forwarddiff, :tracker, :yota)
+const LONG = haskey(ENV, "PYBRIDGE_LONG_TESTS")
+
+"""
+Every system with every case in the long run; in the quick one as few pairs as have each system and
+each case, as `tests/quick.py` chooses them.
+"""
+function combined(systems, cases)
+    LONG && return [(system, case) for system in systems for case in cases]
+    turns = 1:max(length(systems), length(cases))
+    return [(systems[mod1(i, end)], cases[mod1(i, end)]) for i in turns]
+end
 
 "Value and gradient of `f` at `args` with respect to all of them."
 function value_and_gradient(system, f, args...)

@@ -81,7 +81,7 @@
         "no index" => (x -> sum(take(x, Int[])) + sum(abs2, x), (x,)),
         "twice" => (x -> weights(take(take(x, [2, 3, 3]), [3, 1]) .^ 2), (x,)),
     )
-    @testset "$system: $name" for system in SYSTEMS, (name, (f, args)) in cases
+    @testset "$system: $name" for (system, (name, (f, args))) in combined(SYSTEMS, cases)
         value, gradient = value_and_gradient(system, f, args...)
         @test value ≈ f(args...)
         @test close_to(gradient, differences(f, args...))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
 
 import julia_state
 import pytest
+import quick
 
 from pybridge.julia._environments import entries, folder
 from pybridge.julia._session import session
 
 
-@pytest.mark.timeout(3000)
+@pytest.mark.timeout(5000)
 @pytest.mark.parametrize(
     "part",
     [
@@ -31,6 +33,7 @@ def test_pybridge_jl(part, record_property):
     folders.append(julia_state.tools())
     command = [
         started.executable,
+        f"-O{os.environ.get(quick.JULIA_OPTIMIZE, 2)}",
         f"--project={started.project}",
         "--startup-file=no",
         "--color=no",

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cond_helpers import equal, log_or_zero, sqrt_or_zero, total, zero
-from jax.sharding import NamedSharding
+from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pybridge as pb
@@ -18,12 +18,13 @@ SQUARE = X.repeat(2).reshape(4, 4)
 @pytest.fixture
 def put():
     """Return a function that shards an array over a mesh of 2 x 2 devices."""
-    mesh = jax.make_mesh((2, 2), ("i", "j"))
+    mesh = jax.make_mesh((2, 2), ("i", "j"), axis_types=(AxisType.Explicit,) * 2)
+    use_mesh = getattr(jax, "set_mesh", None) or jax.sharding.use_mesh  # before jax 0.7.1
 
     def sharded(x, *spec):
         return jax.device_put(jnp.asarray(x), NamedSharding(mesh, P(*spec)))
 
-    with jax.set_mesh(mesh):
+    with use_mesh(mesh):
         yield sharded
 
 
@@ -55,6 +56,7 @@ def test_conds_of_a_matrix(f, axes, mapped, put, maybe_jit):
     same_as_on_one_device(f, MAPPED[mapped](f), SQUARE, axes, put, maybe_jit)
 
 
+@pytest.mark.skipif(jax.__version_info__ < (0, 8), reason="jax 0.7 loses a tangent's sharding")
 def test_the_hessian_of_a_cond_of_elements(put, maybe_jit):
     f = total(log_or_zero)
     equal(maybe_jit(jax.hessian(f))(put(X, "i")), jax.hessian(f)(X))

@@ -57,6 +57,8 @@ def difference(program, seed):
     return np.abs(value - plain).max(), np.abs(gradient - expected).max() / largest
 
 
+# The generators themselves, against differences; by day only what the checker makes of them.
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", range(6))
 def test_a_smooth_program_is_right_by_finite_differences(number):
     value, slope = difference(programs.smooth(0, number), number)
@@ -64,6 +66,7 @@ def test_a_smooth_program_is_right_by_finite_differences(number):
     assert slope < 1e-7
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", range(len(programs.FAULTS)))
 def test_a_planted_fault_is_wrong_by_finite_differences(number):
     program = programs.planted(0, number)

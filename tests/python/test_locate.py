@@ -48,17 +48,14 @@ def test_a_julia_on_the_path_is_used(julia, number):
 
 
 @pytest.mark.parametrize(
-    ("says", "said"),
-    [
-        ("julia version 1.9.4", "is Julia 1.9.4"),
-        ("julia version 1.10.2", "is Julia 1.10.2"),
-        ("julia version 2.0.0", "is Julia 2.0.0"),
-    ],
+    ("number", "who"), [("1.9.4", "pybridge"), ("1.10.2", "juliacall"), ("2.0.0", "pybridge")]
 )
-def test_one_that_juliacall_does_not_accept_is_passed_over_with_both_versions(julia, says, said):
-    path = julia(says)
-    (who, wanted), *_ = requirements().items()
-    origin = f"{path} {said}, and {who} wants {wanted}: juliapkg finds or installs another"
+def test_one_that_is_not_accepted_is_passed_over_with_both_versions(julia, number, who):
+    path = julia(f"julia version {number}")
+    who, wanted = next(item for item in requirements().items() if item[0].startswith(who))
+    origin = (
+        f"{path} is Julia {number}, and {who} wants {wanted}: juliapkg finds or installs another"
+    )
     assert choose_julia() == JuliaChoice(None, origin)
 
 
