@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 from jax import lax
+from jax.core import eval_jaxpr
 
 # `jax.extend` loads Pallas, which takes longer than all of pybridge's own import: what is
 # imported with pybridge takes the names of `jax.extend.core` from here, or in its functions.
@@ -118,6 +119,26 @@ def inner_jaxprs(eqn: Any) -> Iterator[ClosedJaxpr]:
                 yield part
             elif isinstance(part, Jaxpr) and not part.constvars:
                 yield ClosedJaxpr(part, ())
+
+
+def evaluate_equation(program: ClosedJaxpr, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    """Evaluate one equation of a program.
+
+    Args:
+        program: that it stands in.
+        eqn: the equation.
+        operands: a value for each of its inputs.
+
+    Returns:
+        A value for each of its outputs.
+    """
+    from jax.extend.core import Literal
+
+    pairs = zip(eqn.invars, operands, strict=True)
+    given = {atom: value for atom, value in pairs if not isinstance(atom, Literal)}
+    fields = {"invars": [], "outvars": eqn.outvars, "eqns": [eqn], "effects": eqn.effects}
+    one = program.jaxpr.replace(constvars=[*given], **fields)
+    return eval_jaxpr(one, [*given.values()])
 
 
 def closed_over(eqn: Any) -> int:

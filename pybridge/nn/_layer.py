@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
+from ..primitives._jet import call_under_jet
 from ._dtypes import input_array
 from ._mode import Mode, resolve_training
 
@@ -122,7 +123,11 @@ class Layer:
         self._check_call(x, key, options)
         check_trees(self, params, state)
         mode, (params, x) = resolve_training(training, params, x)
-        return self.forward(params, state, x, key=key, mode=mode, **options)
+
+        def forward(params: Any, state: Any, x: Any, key: Any, options: dict[str, Any]) -> Any:
+            return self.forward(params, state, x, key=key, mode=mode, **options)
+
+        return call_under_jet(forward, params, state, x, key, options)
 
     def forward(self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode) -> tuple[Any, Any]:
         """Return output and next state in a mode that is settled; for authors of layers.

@@ -1,6 +1,7 @@
 """Detection, control flow, indexing and parts without gradient in JAX; never touches Julia."""
 
 from . import _jet as _jet
+from . import _switch_derivatives as _switch_derivatives
 from ._at import at as at
 from ._cond import cond as cond
 from ._cond import switch as switch

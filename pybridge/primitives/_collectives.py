@@ -15,7 +15,7 @@ import jax
 from jax.core import eval_jaxpr
 
 from .._errors import ArgumentValueError, explain
-from .._jaxprs import inner_jaxprs
+from .._jaxprs import evaluate_equation, inner_jaxprs
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
@@ -125,10 +125,7 @@ def with_lane_numbers(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
             elif called is not None and lane_numbers(called):
                 outs = with_lane_numbers(called)(numbers, *map(read, eqn.invars))
             else:
-                given = {x: values[x] for x in eqn.invars if not isinstance(x, Literal)}
-                fields = {"invars": [], "outvars": eqn.outvars, "eqns": [eqn]}
-                one = jaxpr.replace(constvars=[*given], effects=eqn.effects, **fields)
-                outs = eval_jaxpr(one, [*given.values()])
+                outs = evaluate_equation(closed, eqn, list(map(read, eqn.invars)))
             values.update(zip(eqn.outvars, outs, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
 

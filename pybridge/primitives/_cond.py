@@ -42,7 +42,8 @@ def cond(
     treated alike where the branch uses them elementwise.
 
     Args:
-        pred: bool, a scalar or an array of any shape.
+        pred: bool, a scalar or an array of any shape. A scalar number holds where it is not 0,
+            as in JAX.
         true_fun: called as `true_fun(*operands)`; may close over any value.
         false_fun: the same for where `pred` is False.
         *operands: pytrees of arrays, numbers and PRNG keys.
@@ -52,8 +53,9 @@ def cond(
         shape to which `pred` and the operands broadcast.
 
     Raises:
-        ArgumentTypeError: `pred` is not bool, a branch is not callable, or a leaf is
-            neither an array nor a number nor a key.
+        ArgumentTypeError: `pred` is neither bool nor a scalar number, a branch is not callable,
+            or a leaf is neither an array nor a number nor a key; or `pred` is an array, and a
+            branch reads or writes a `jax.new_ref`.
         ArgumentValueError: an operand does not broadcast against an array predicate, or a
             branch is not elementwise; or the predicate differs between the lanes (devices) of
             a named axis over which a branch has a collective, such as `lax.psum`.
@@ -151,11 +153,14 @@ def _dispatch(
 
 def _checked_pred(pred: Any) -> Any:
     dtype = _array_dtype(pred)
+    if dtype is not None and jnp.ndim(pred) == 0 and _is_real_number(dtype):
+        # Of an array of numbers it is not clear whether it chooses or counts.
+        return pred != np.zeros((), dtype)
     if dtype != np.dtype(np.bool_):
         raise ArgumentTypeError(
             explain(
                 "pb.cond",
-                expected="a bool scalar or array as `pred`",
+                expected="a bool scalar or array, or a scalar number, as `pred`",
                 got=_described(pred, dtype),
                 fix="Compare it, for example `pred != 0`.",
             )
@@ -175,6 +180,10 @@ def _checked_index(index: Any) -> Any:
             )
         )
     return index if hasattr(index, "dtype") else np.asarray(index)
+
+
+def _is_real_number(dtype: Any) -> bool:
+    return jnp.issubdtype(dtype, np.integer) or jnp.issubdtype(dtype, np.floating)
 
 
 def _array_dtype(x: Any) -> Any:

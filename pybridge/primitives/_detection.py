@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray, Tracer
 from jax.interpreters import ad, batching, mlir
+from jax.interpreters import partial_eval as pe
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .._errors import DetectionError, explain
@@ -224,6 +225,16 @@ def _batch(operands: Any, dims: Any) -> tuple[Any, None]:
     return within_gradient_p.bind(*operands), None
 
 
+def _partial_eval(trace: Any, *tracers: Any) -> Any:
+    """Answer for the values that are known: the others are inputs of a linear function.
+
+    `jax.linear_transpose` keeps what it does not know for the transpose, and what is chosen by it,
+    too. A conditional on the answer could not be transposed.
+    """
+    known = [x for x in (tracer.pval.get_known() for tracer in tracers) if x is not None]
+    return within_gradient_p.bind(*known) if known else np.False_
+
+
 within_gradient_p.def_impl(lambda *operands: np.False_)
 within_gradient_p.def_abstract_eval(_answer_aval)
 mlir.register_lowering(
@@ -232,3 +243,4 @@ mlir.register_lowering(
 )
 ad.primitive_jvps[within_gradient_p] = _jvp
 batching.primitive_batchers[within_gradient_p] = _batch
+pe.custom_partial_eval_rules[within_gradient_p] = _partial_eval

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.ref import AbstractRef
 from jax.tree_util import keystr
 
-from .._errors import ArgumentValueError, BranchMismatchError, explain
+from .._errors import ArgumentTypeError, ArgumentValueError, BranchMismatchError, explain
 from ._alignment import find_alignment
 from ._branches import Branches
 from ._collectives import communicating_axes
@@ -44,6 +46,7 @@ def broadcast_operands(
         ArgumentValueError: a leaf does not broadcast against the others.
     """
     shape = jnp.shape(index)
+    _check_no_refs(where, leaves)
     for leaf, path in zip(leaves, paths, strict=True):
         try:
             shape = jnp.broadcast_shapes(shape, jnp.shape(leaf))
@@ -83,6 +86,7 @@ def switch_elementwise(
     index = jnp.broadcast_to(index, shape)
     results: list[Any] = []
     jaxprs, hoisted = branches.hoist()
+    _check_no_refs(where, hoisted)
     masks = branch_masks(index, len(jaxprs))
     for name, mask, branch in zip(names, masks, jaxprs, strict=True):
         here = any_taken(mask)
@@ -93,6 +97,19 @@ def switch_elementwise(
             outs = [select(mask, o, r) for o, r in zip(outs, results, strict=True)]
         results = outs
     return results
+
+
+def _check_no_refs(where: str, closed_over: list[Any]) -> None:
+    """Refuse refs: a branch that is evaluated on whole arrays would write for all elements."""
+    if any(isinstance(jax.typeof(x), AbstractRef) for x in closed_over):
+        raise ArgumentTypeError(
+            explain(
+                where,
+                expected="branches without refs, because the choice is an array",
+                got="one that reads or writes a jax.new_ref",
+                fix="Read it before the choice and write the result after it.",
+            )
+        )
 
 
 def _filled_inputs(

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jax.experimental.jet import jet, jet_rules
+from jax.experimental.jet import JetTracer, jet, jet_rules
 
 from .._errors import UnsupportedModeError, explain
-from .._jaxprs import Primitive, jaxpr_as_fun
+from .._jaxprs import Primitive, evaluate_equation, inner_jaxprs
 from ._detection import within_gradient_p
 from ._filling import any_taken_p
-from ._masking import guard, guard_p, lane_any_p
+from ._masking import concrete_index, guard, guard_p, lane_any_p
 from ._order import order_p
-from ._switch_primitive import bind_switch, switch_p
+from ._switch_primitive import bind_switch, nth_branch, switch_p
+
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr
 
 _Series = list[Any]
 
@@ -26,15 +32,31 @@ def _within_gradient(primals: Any, series: Any) -> tuple[Any, _Series]:
 
 def _switch(primals: Any, series: Any, *, branches: Any) -> tuple[Any, Any]:
     index, *xs = primals
+    known = concrete_index(index)
+    if known is not None:
+        branches = (nth_branch(branches, known),)
     factors = _factors(len(series[0]))
-    terms = [[term / f for term, f in zip(x, factors, strict=True)] for x in series[1:]]
+    # Of whole numbers and keys nothing moves.
+    moving = [jnp.issubdtype(x.dtype, np.inexact) for x in map(jax.typeof, xs)]
+    terms = [
+        [term / f for term, f in zip(of_x, factors, strict=True)]
+        for of_x, m in zip(series[1:], moving, strict=True)
+        if m
+    ]
     leaves, tree = jax.tree.flatten((xs, terms))
     trees: list[Any] = []
 
     def with_series(branch: Any) -> Any:
         def function(*leaves: Any) -> list[Any]:
             xs, terms = jax.tree.unflatten(tree, leaves)
-            outs, tree_out = jax.tree.flatten(jet(jaxpr_as_fun(branch), xs, terms))
+
+            def of_moving(*moved: Any) -> list[Any]:
+                remaining = iter(moved)
+                mixed = [next(remaining) if m else x for x, m in zip(xs, moving, strict=True)]
+                return _evaluate_inlined(branch, mixed)
+
+            moved = [x for x, m in zip(xs, moving, strict=True) if m]
+            outs, tree_out = jax.tree.flatten(jet(of_moving, moved, terms))
             trees.append(tree_out)
             return outs
 
@@ -43,6 +65,46 @@ def _switch(primals: Any, series: Any, *, branches: Any) -> tuple[Any, Any]:
     flat = bind_switch(index, tuple(map(with_series, branches)), leaves)
     outs, terms = jax.tree.unflatten(trees[-1], flat)
     return outs, [[term * f for term, f in zip(x, factors, strict=True)] for x in terms]
+
+
+def call_under_jet(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function that holds `custom_jvp` or `custom_vjp` functions.
+
+    JAX's jet means to ignore their rules, and fails in the functions. Where an argument carries
+    a Taylor series they are inlined; elsewhere this is a call.
+
+    Args:
+        function: of pytrees of arrays.
+        *args: its arguments.
+
+    Returns:
+        What the function returns.
+    """
+    leaves = jax.tree.leaves(args)
+    if not any(isinstance(leaf, JetTracer) for leaf in leaves):
+        return function(*args)
+    program, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+    return jax.tree.unflatten(jax.tree.structure(shapes), _evaluate_inlined(program, leaves))
+
+
+def _evaluate_inlined(closed: ClosedJaxpr, operands: list[Any]) -> list[Any]:
+    """Evaluate a program without the rules of its `custom_jvp` and `custom_vjp` functions."""
+    from jax.extend.core import Literal
+
+    values = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    values.update(zip(closed.jaxpr.invars, operands, strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, Literal) else values[atom]
+
+    for eqn in closed.jaxpr.eqns:
+        ins = list(map(read, eqn.invars))
+        if eqn.primitive.name in ("custom_jvp_call", "custom_vjp_call", "jit", "pjit"):
+            outs = _evaluate_inlined(next(inner_jaxprs(eqn)), ins)
+        else:
+            outs = evaluate_equation(closed, eqn, ins)
+        values.update(zip(eqn.outvars, outs, strict=True))
+    return [read(atom) for atom in closed.jaxpr.outvars]
 
 
 _probe_p = Primitive("pybridge_probe")
@@ -58,7 +120,9 @@ def _factors(orders: int) -> tuple[float, ...]:
     seen: list[float] = []
 
     def rule(primals: Any, series: Any) -> Any:
-        seen.extend(float(term) for term in series[0])
+        # Not the number itself, which is that of single precision.
+        orders = enumerate(series[0], start=1)
+        seen.extend(1.0 if term == 1 else 1 / math.factorial(k) for k, term in orders)
         return primals[0], series[0]
 
     jet_rules[_probe_p] = rule

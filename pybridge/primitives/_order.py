@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray, Tracer
 from jax.interpreters import ad, batching, mlir
+from jax.interpreters import partial_eval as pe
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .._jaxprs import Primitive
@@ -79,8 +80,15 @@ def _jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
     return order, ad.Zero(_aval(jax.typeof(primals[0])).to_tangent_aval())
 
 
+def _partial_eval(trace: Any, tracer: Any) -> Any:
+    """Answer as for `within_gradient`: an input of a linear function carries no derivative."""
+    known = tracer.pval.get_known()
+    return np.int32(0) if known is None else order_p.bind(known)
+
+
 order_p.def_impl(lambda x: np.int32(0))
 order_p.def_abstract_eval(_aval)
 mlir.register_lowering(order_p, mlir.lower_fun(lambda x: np.int32(0), multiple_results=False))
 ad.primitive_jvps[order_p] = _jvp
 batching.primitive_batchers[order_p] = lambda operands, dims: (order_p.bind(*operands), None)
+pe.custom_partial_eval_rules[order_p] = _partial_eval

@@ -1,4 +1,4 @@
-"""The JAX primitive behind `cond` and `switch`, and its rules.
+"""The JAX primitive behind `cond` and `switch`, and how it is evaluated and batched.
 
 JAX's own conditional becomes a `select` over all branches on all lanes once its predicate
 is batched, and lets the derivatives of branches that were not taken through. This one
@@ -7,11 +7,15 @@ stays undecided for as long as possible:
 * an index that is known while tracing selects there and then, at every level. That is
   what makes `cond(within_gradient(x), f, g, x)` free: the JVP rule meets the constant
   True, and no conditional is left in the program;
-* an index that is the same for all lanes stays one conditional, `lax.switch`;
-* an index that differs from lane to lane, or a conditional that is differentiated while
-  its index is unknown, is spelled out by `spell_out` in terms of `lane_any`, `guard` and
-  `lax.cond`. JAX's rules for those split it into primal and tangent part, transpose it
-  and choose its residuals.
+* an index that is the same for all lanes stays one conditional, `lax.switch`. Its derivative
+  is another one, see `_switch_derivatives`;
+* an index that differs from lane to lane is spelled out by `spell_out` in terms of
+  `lane_any`, `guard` and `lax.cond`. JAX's rules for those split it into primal and tangent
+  part, transpose it and choose its residuals;
+* refs (`jax.new_ref`) are no values that could be filled or selected. Branches that take some
+  are left to `lax.switch`, which refuses an index that differs from lane to lane; those that
+  make their own are spelled out at once;
+* what all branches return as they got it is in no conditional: `y` of `lambda x, y: (f(x), y)`.
 """
 
 from __future__ import annotations
@@ -22,11 +26,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import batching, mlir
+from jax.interpreters import partial_eval as pe
+from jax.ref import AbstractRef
 
-from .._jaxprs import Primitive, jaxpr_as_fun
+from .._jaxprs import Primitive, inner_jaxprs, jaxpr_as_fun
 from ._collectives import communicating_axes
-from ._detection import within_gradient_p
 from ._filling import select
 from ._masking import (
     concrete_index,
@@ -56,10 +61,21 @@ def bind_switch(index: Any, branches: tuple[ClosedJaxpr, ...], operands: Any) ->
     """
     known = concrete_index(index)
     if known is not None:
-        return list(jaxpr_as_fun(_nth(branches, known))(*operands))
-    if not _one_type_for_all(index, branches):
-        return spell_out(index, branches, operands, [False] * len(operands))
-    return switch_p.bind(index, *operands, branches=branches)
+        return list(map(_as_array, jaxpr_as_fun(nth_branch(branches, known))(*operands)))
+    if any(map(_takes_refs, branches)):
+        functions = [jaxpr_as_fun(branch) for branch in branches]
+        return lax.switch(_as_int32(index, len(branches)), functions, *operands)
+    operands = list(map(_as_array, operands))
+    passed_on = _passed_on(branches)
+    rest = tuple(_without(branch, passed_on) for branch in branches)
+    if None not in passed_on and not any(branch.effects for branch in rest):
+        return [operands[i] for i in passed_on]
+    if any(map(_makes_refs, rest)) or not _one_type_for_all(index, rest):
+        chosen = spell_out(index, rest, operands, [False] * len(operands))
+    else:
+        chosen = switch_p.bind(index, *operands, branches=rest)
+    remaining = iter(chosen)
+    return [next(remaining) if i is None else operands[i] for i in passed_on]
 
 
 def branch_masks(index: Any, count: int) -> list[Any]:
@@ -84,6 +100,17 @@ def clamp_index(index: Any, count: int) -> Any:
     highest = min(count - 1, jnp.iinfo(index.dtype).max)
     low, high = np.asarray(0, index.dtype), np.asarray(highest, index.dtype)
     return lax.convert_element_type(lax.clamp(low, index, high), np.int32)
+
+
+def _as_array(x: Any) -> Any:
+    """Return what a branch passes on, or the constant that it is, as other results are."""
+    return jnp.asarray(x) if isinstance(x, int | float | complex) else x
+
+
+def _as_int32(index: Any, count: int) -> Any:
+    if index.dtype != np.dtype(np.bool_):
+        return clamp_index(index, count)
+    return lax.convert_element_type(index, np.int32)
 
 
 def spell_out(
@@ -114,8 +141,46 @@ def spell_out(
     return results
 
 
-def _nth(branches: tuple[ClosedJaxpr, ...], index: int) -> ClosedJaxpr:
+def nth_branch(branches: tuple[ClosedJaxpr, ...], index: int) -> ClosedJaxpr:
+    """Return the branch that a known index selects."""
     return branches[max(0, min(index, len(branches) - 1))]
+
+
+def _passed_on(branches: tuple[ClosedJaxpr, ...]) -> list[int | None]:
+    """Return for each output the input that it is in every branch, None where it is not."""
+    from jax.extend.core import Var
+
+    def positions(branch: ClosedJaxpr) -> list[int | None]:
+        inputs = {var: i for i, var in enumerate(branch.jaxpr.invars)}
+        return [inputs.get(out) if isinstance(out, Var) else None for out in branch.jaxpr.outvars]
+
+    of_outputs = zip(*map(positions, branches), strict=True)
+    return [found[0] if len(set(found)) == 1 else None for found in of_outputs]
+
+
+def _without(branch: ClosedJaxpr, left_out: list[int | None]) -> ClosedJaxpr:
+    """Return a branch with those outputs alone that have None in a list."""
+    if all(i is None for i in left_out):
+        return branch
+    jaxpr, _ = pe.dce_jaxpr(branch.jaxpr, [i is None for i in left_out], instantiate=True)
+    return branch.replace(jaxpr=jaxpr)
+
+
+def _takes_refs(branch: ClosedJaxpr) -> bool:
+    return any(isinstance(aval, AbstractRef) for aval in branch.in_avals)
+
+
+def _makes_refs(branch: ClosedJaxpr) -> bool:
+    """Tell whether a branch calls `jax.new_ref`.
+
+    JAX turns refs into values before it compiles, by rules that its own conditional has.
+    """
+    if not branch.effects:
+        return False
+    made = (var.aval for eqn in branch.jaxpr.eqns for var in eqn.outvars)
+    return any(isinstance(aval, AbstractRef) for aval in made) or any(
+        _makes_refs(inner) for eqn in branch.jaxpr.eqns for inner in inner_jaxprs(eqn)
+    )
 
 
 def _one_type_for_all(index: Any, branches: tuple[ClosedJaxpr, ...]) -> bool:
@@ -143,10 +208,8 @@ def _abstract_eval(index: Any, *operands: Any, branches: Any) -> tuple[Any, Any]
 
 def _lower(index: Any, *operands: Any, branches: Any) -> list[Any]:
     """Evaluate as XLA's conditional."""
-    if index.dtype != np.dtype(np.bool_):
-        index = clamp_index(index, len(branches))
     functions = [jaxpr_as_fun(branch) for branch in branches]
-    return lax.switch(lax.convert_element_type(index, np.int32), functions, *operands)
+    return lax.switch(_as_int32(index, len(branches)), functions, *operands)
 
 
 def _batch(axis: Any, operands: Any, dims: Any, *, branches: Any) -> tuple[Any, Any]:
@@ -160,121 +223,35 @@ def _batch(axis: Any, operands: Any, dims: Any, *, branches: Any) -> tuple[Any, 
         "spmd_axis_name": axis.spmd_name,
     }
     if index_dim is None:
+        out_dims = _batched_outputs(branches, x_dims)
         batched = tuple(
-            jax.make_jaxpr(jax.vmap(jaxpr_as_fun(b), tuple(x_dims), 0, **vmap_options))(*xs)
-            for b in branches
+            jax.make_jaxpr(jax.vmap(jaxpr_as_fun(branch), tuple(x_dims), out_dims, **vmap_options))(
+                *xs
+            )
+            for branch in branches
         )
-        outs = bind_switch(index, batched, xs)
-    else:
+        return bind_switch(index, batched, xs), out_dims
 
-        def one_lane(index: Any, *xs: Any) -> list[Any]:
-            return spell_out(index, branches, xs, [False] * len(xs))
+    def one_lane(index: Any, *xs: Any) -> list[Any]:
+        return spell_out(index, branches, xs, [False] * len(xs))
 
-        outs = jax.vmap(one_lane, tuple(dims), 0, **vmap_options)(index, *xs)
+    outs = jax.vmap(one_lane, tuple(dims), 0, **vmap_options)(index, *xs)
     return outs, [0] * len(outs)
 
 
-def _jvp(primals: Any, tangents: Any, *, branches: Any) -> tuple[list[Any], list[Any]]:
-    index, *xs = primals
-    avals = branches[0].out_avals
-    moving = [_is_nonzero(tangent) for tangent in tangents[1:]]
-    if not any(moving):
-        return bind_switch(index, branches, xs), [_zero_tangent(aval) for aval in avals]
-    xs_dot = [tangent for tangent, m in zip(tangents[1:], moving, strict=True) if m]
-    known = concrete_index(index)
-    if known is not None:
-        branches = (_nth(branches, known),)
-    differentiated = [_jvp_branch(branch, moving, xs, xs_dot) for branch in branches]
-    jvp_branches = tuple(branch for branch, _ in differentiated)
-    if known is not None:
-        outs = list(jaxpr_as_fun(jvp_branches[0])(*xs, *xs_dot))
-    else:
-        linear = [False] * len(xs) + [True] * len(xs_dot)
-        outs = spell_out(index, jvp_branches, [*xs, *xs_dot], linear)
-    outs, outs_dot = outs[: len(avals)], iter(outs[len(avals) :])
-    # An output has a tangent if it has one in any branch that may be taken.
-    carried = [any(flags) for flags in zip(*(f for _, f in differentiated), strict=True)]
-    all_dots = [next(outs_dot) if _is_inexact(aval) else None for aval in avals]
-    return outs, [
-        dot if is_carried else _zero_tangent(aval)
-        for dot, is_carried, aval in zip(all_dots, carried, avals, strict=True)
-    ]
+def _batched_outputs(branches: tuple[ClosedJaxpr, ...], dims: list[Any]) -> list[int | None]:
+    """Return 0 for each output that a batched input reaches in some branch, else None."""
 
+    def is_reached(branch: ClosedJaxpr, i: int) -> bool:
+        wanted = [k == i for k in range(len(branch.out_avals))]
+        used = pe.dce_jaxpr(branch.jaxpr, wanted)[1]
+        return any(u and dim is not None for u, dim in zip(used, dims, strict=True))
 
-def _jvp_branch(
-    branch: ClosedJaxpr, moving: list[bool], xs: list[Any], xs_dot: list[Any]
-) -> tuple[ClosedJaxpr, list[bool]]:
-    """Differentiate a branch with respect to the operands that carry a tangent.
-
-    Args:
-        branch: the branch.
-        moving: for each operand whether it carries a tangent.
-        xs: the operands; only their types are used.
-        xs_dot: the tangents of the moving ones; only their types are used.
-
-    Returns:
-        A branch that takes operands and tangents and returns outputs and the tangents of
-        the inexact ones, and for each output whether it has more than a symbolic zero.
-    """
-    carried: list[bool] = []
-    has_tangent = [_is_inexact(aval) for aval in branch.out_avals]
-
-    def with_tangents(xs: list[Any], xs_dot: list[Any]) -> list[Any]:
-        def of_moving(*moved: Any) -> list[Any]:
-            remaining = iter(moved)
-            mixed = [next(remaining) if m else x for m, x in zip(moving, xs, strict=True)]
-            outs = list(jaxpr_as_fun(branch)(*mixed))
-            # Traced on its own, the branch has no outer derivative that could answer.
-            carried[:] = [
-                inexact and concrete_index(within_gradient_p.bind(out)) == 1
-                for out, inexact in zip(outs, has_tangent, strict=True)
-            ]
-            return outs
-
-        moved = [x for m, x in zip(moving, xs, strict=True) if m]
-        outs, outs_dot = jax.jvp(of_moving, tuple(moved), tuple(xs_dot))
-        pairs = zip(outs_dot, has_tangent, strict=True)
-        return [*outs, *(dot for dot, inexact in pairs if inexact)]
-
-    traced = jax.make_jaxpr(with_tangents)(xs, xs_dot)
-    return traced, carried
-
-
-def _transpose(cts: Any, index: Any, *operands: Any, branches: Any) -> list[Any]:
-    """Transpose a switch that is linear in some operands, for `jax.linear_transpose`.
-
-    A derivative never comes here: the JVP rule leaves no switch behind.
-    """
-    linear = [ad.is_undefined_primal(x) for x in operands]
-
-    def of_linear(*xs: Any) -> list[Any]:
-        remaining = iter(xs)
-        pairs = zip(operands, linear, strict=True)
-        mixed = [next(remaining) if is_linear else x for x, is_linear in pairs]
-        return spell_out(index, branches, mixed, linear)
-
-    avals = [x.aval for x, is_linear in zip(operands, linear, strict=True) if is_linear]
-    structs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
-    cts = [ad.instantiate_zeros(ct) for ct in cts]
-    transposed = iter(jax.linear_transpose(of_linear, *structs)(cts))
-    return [None, *(next(transposed) if is_linear else None for is_linear in linear)]
-
-
-def _is_inexact(aval: Any) -> bool:
-    return jnp.issubdtype(aval.dtype, np.inexact)
-
-
-def _is_nonzero(tangent: Any) -> bool:
-    return type(tangent) is not ad.Zero and tangent.dtype != jax.dtypes.float0
-
-
-def _zero_tangent(aval: Any) -> ad.Zero:
-    return ad.Zero(aval.to_tangent_aval())
+    outputs = range(len(branches[0].out_avals))
+    return [0 if any(is_reached(b, i) for b in branches) else None for i in outputs]
 
 
 switch_p.def_impl(_impl)
 switch_p.def_effectful_abstract_eval(_abstract_eval)
 mlir.register_lowering(switch_p, mlir.lower_fun(_lower, multiple_results=True))
 batching.fancy_primitive_batchers[switch_p] = _batch
-ad.primitive_jvps[switch_p] = _jvp
-ad.primitive_transposes[switch_p] = _transpose

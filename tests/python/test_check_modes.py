@@ -108,7 +108,8 @@ def test_an_exported_function_that_asks_is_an_error():
 
 def checkpointed(training):
     """Normalise a batch twice in a loop of Equinox's that keeps few steps."""
-    loops = pytest.importorskip("equinox.internal")
+    from equinox import internal as loops
+
     layer = nn.BatchNorm(2)
     params, state = layer.init(jax.random.key(0))
 
@@ -127,7 +128,7 @@ def checkpointed(training):
 BATCH = np.array([[1.0, 2.0], [3.0, 1.0], [0.5, -1.0]], np.float32)
 
 
-@pytest.mark.peers
+@pytest.mark.peers("equinox")
 def test_an_explicit_mode_is_the_remedy_and_no_warning():
     (_, mean), _ = jax.value_and_grad(checkpointed("auto"), has_aux=True)(BATCH)
     np.testing.assert_array_equal(mean, 0)
@@ -137,7 +138,7 @@ def test_an_explicit_mode_is_the_remedy_and_no_warning():
     assert np.all(mean != 0)
 
 
-@pytest.mark.peers
+@pytest.mark.peers("equinox")
 @pytest.mark.nightly
 def test_a_checkpointed_loop_is_an_error():
     loss = checkpointed("auto")

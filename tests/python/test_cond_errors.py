@@ -12,8 +12,7 @@ import pybridge as pb
 @pytest.mark.parametrize(
     "pred, got",
     [
-        (1, "int32 of shape"),
-        (0.5, "float32 of shape"),
+        (1j, "complex64 of shape"),
         (jnp.ones(3), r"float32 of shape \(3,\)"),
         (np.arange(2), "int"),
         ([True, False], "a builtins.list"),
@@ -24,6 +23,15 @@ import pybridge as pb
 def test_a_predicate_that_is_not_bool(pred, got):
     with pytest.raises(pb.ArgumentTypeError, match=rf"pb\.cond: expected a bool.*{got}"):
         pb.cond(pred, zero, zero, 1.0)
+
+
+@pytest.mark.parametrize("pred", [1, 0, 0.5, -0.0, np.int8(3), jnp.float16(0)])
+def test_a_scalar_number_holds_where_it_is_not_0(pred, maybe_jit):
+    def choose(pred):
+        return pb.cond(pred, lambda: 1, lambda: 2)
+
+    assert choose(pred) == maybe_jit(choose)(pred) == (1 if pred else 2)
+    assert maybe_jit(jax.vmap(choose))(jnp.stack([pred, pred + 1])).tolist()[0] == choose(pred)
 
 
 @pytest.mark.parametrize("pred", [True, np.array(False), np.array([True, False])])

@@ -168,6 +168,39 @@ def test_linear_transpose(maybe_jit):
     equal(maybe_jit(transposed)(jnp.array([True, False]), ct), [12, 62])
 
 
+def ask(x):
+    return pb.cond(pb.within_gradient(x), lambda x: 10 * x, lambda x: 2 * x, x)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        ask,
+        jax.jit(ask),
+        jax.vmap(ask),
+        jax.checkpoint(ask),
+        lambda x: jnp.where(pb.is_differentiating(1.0, x), 10.0, 2.0) * x,
+        lambda x: lax.scan(lambda x, _: (jnp.sqrt(0.5) * ask(x), None), x, length=2)[0],
+        lambda x: x * jnp.float32(2 + pb.differentiation_order(x)),
+    ],
+)
+def test_linear_transpose_of_a_function_that_asks(f, maybe_jit):
+    x = jnp.array([1.0, 3.0])
+    equal(maybe_jit(lambda ct: jax.linear_transpose(f, x)(ct)[0])(x), [2, 6])
+
+
+def test_linear_transpose_of_layers():
+    layer = pb.nn.Chain(pb.nn.Dense(3, 2, bias=False), pb.nn.Dropout(0.5))
+    params, state = layer.init(jax.random.key(0))
+
+    def f(x):
+        return layer.apply(params, state, x, key=jax.random.key(1))[0]
+
+    x, ct = jnp.ones((2, 3)), jnp.array([[1.0, 2.0], [3.0, 4.0]])
+    # Nothing carries a derivative: the function is that of test mode.
+    equal(jax.linear_transpose(f, x)(ct)[0], ct @ params[0]["weight"].T)
+
+
 def test_inside_an_implicit_solver():
     # `cg` transposes its operator; its rule differentiates it.
     def solve(a, b):

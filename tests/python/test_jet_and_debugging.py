@@ -11,6 +11,8 @@ from jax.experimental.jet import jet
 import pybridge as pb
 from pybridge import nn
 
+KEY = jax.random.key(0)
+
 
 def derivatives(f, x, orders):
     value, terms = jet(f, (x,), ([1.0] + [0.0] * (orders - 1),))
@@ -49,6 +51,45 @@ def test_taylor_series_through_layers():
     _, (first, second) = jet(f, (0.0,), ((1.0, 0.0),))
     equal(first, jax.grad(f)(0.0))
     equal(second, jax.grad(jax.grad(f))(0.0))
+
+
+@pytest.mark.filterwarnings("ignore::pybridge.nn.ModeWarning")
+@pytest.mark.parametrize("training", ["auto", False])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.BatchNorm(3),
+        nn.LayerNorm(3),
+        nn.Chain(nn.Dense(3, 4, jax.nn.relu), nn.BatchNorm(4), nn.Dropout(0.5), nn.LayerNorm(4)),
+        pytest.param(nn.GroupNorm(3, 3), marks=pytest.mark.nightly),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_taylor_series_of_layers_with_rules_of_their_own(layer, training, x64):
+    key = jax.random.key(0)
+    params, state = layer.init(key, jnp.float64)
+    x, v = (jax.random.normal(jax.random.key(i), (4, 3)) for i in (1, 2))
+
+    def f(t):
+        y, _ = layer.apply(params, state, x + t * v, key=key, training=training)
+        return jnp.sum(jnp.sin(y) ** 2)
+
+    def slope(g):
+        return lambda t: jax.jvp(g, (t,), (1.0,))[1]
+
+    nested = [slope(f), slope(slope(f)), slope(slope(slope(f)))]
+    expected = jax.jit(lambda t: [g(t) for g in nested])(0.0)
+    np.testing.assert_allclose(
+        jax.jit(lambda t: derivatives(f, t, 3))(0.0)[1:], expected, rtol=1e-8
+    )
+
+
+def test_taylor_series_of_branches_with_keys_and_rules():
+    def f(x):
+        return pb.cond(x > 0, lambda x, key: jax.nn.relu(x) ** 2, lambda x, key: x, x, KEY)
+
+    for x in (1.5, -1.5):
+        equal(jax.jit(lambda x: derivatives(f, x, 2))(x)[1:], [3, 2] if x > 0 else [1, 0])
 
 
 def test_what_taylor_mode_cannot_do_names_the_way_out():
