@@ -2,7 +2,7 @@
 # `within_gradient` for duals; `cond` runs the branch on the duals themselves.
 module PyBridgeForwardDiffExt
 
-using ForwardDiff: ForwardDiff, Dual
+using ForwardDiff: ForwardDiff, Dual, Tag
 using PrecompileTools: @compile_workload
 using PyBridge: PyBridge, ForwardDiffBackend
 
@@ -10,7 +10,7 @@ PyBridge.check_available(::ForwardDiffBackend) = true
 
 function PyBridge.pushforward(b::ForwardDiffBackend, f, args::Tuple, tangents::Tuple)
     check_real(b, args)
-    return pushforward(direction_tag((args, tangents)), f, args, tangents)
+    return pushforward(direction_tag(f, (args, tangents)), f, args, tangents)
 end
 function pushforward(::Type{T}, f, args, tangents) where {T}
     y = f(PyBridge.maptree((x, ẋ) -> dual(T, x, ẋ), args, tangents)...)
@@ -23,15 +23,41 @@ PyBridge.primal_type(::Type{<:Dual{T,V}}) where {T,V} = PyBridge.primal_type(V)
 
 # --- one direction -------------------------------------------------------------------------
 
-struct DirectionTag end
+struct Along{F} end
 
-# One tag for all arguments of a call, whatever their dtypes. Within another direction the
-# numbers are that one's duals, so the tag differs, and it is counted later, as ForwardDiff
-# wants of the inner one.
-function direction_tag(tree)
-    T = ForwardDiff.Tag{DirectionTag,number_type(tree)}
+# One tag for all arguments of a call, whatever their dtypes. It tells of everything that may
+# hold the duals of a derivative around this one: the arguments' numbers, and what the function
+# has captured. So no derivative is taken for another.
+function direction_tag(::F, tree) where {F}
+    T = Tag{Along{F},number_type(tree)}
     ForwardDiff.tagcount(T)
     return T
+end
+
+# ForwardDiff orders tags by when they were first compiled, which need not be the order in which
+# they are nested: the same tag may be within another one here and around it there, and
+# precompiled code keeps the number of another session. A tag that tells of another one is
+# within that, always.
+const TypeOfTag{F,V} = Type{Tag{F,V}}
+ForwardDiff.:≺(a::TypeOfTag{Along{F},V}, b::TypeOfTag{Along{G},W}) where {F,V,G,W} = is_around(a, b)
+ForwardDiff.:≺(a::TypeOfTag{Along{F},V}, b::TypeOfTag{G,W}) where {F,V,G,W} = is_around(a, b)
+ForwardDiff.:≺(a::TypeOfTag{F,V}, b::TypeOfTag{Along{G},W}) where {F,V,G,W} = is_around(a, b)
+
+@generated function is_around(::Type{A}, ::Type{B}) where {A,B}
+    mentions(B, A) && return true
+    mentions(A, B) && return false
+    return :(ForwardDiff.tagcount(A) < ForwardDiff.tagcount(B))
+end
+
+"Tell whether the type `part` occurs within the parameters of a type."
+mentions(type, part, seen=Base.IdSet{Any}()) = false
+mentions(type::UnionAll, part, seen=Base.IdSet{Any}()) = mentions(type.body, part, seen)
+mentions(type::Union, part, seen=Base.IdSet{Any}()) =
+    mentions(type.a, part, seen) || mentions(type.b, part, seen)
+function mentions(type::DataType, part, seen=Base.IdSet{Any}())
+    type in seen && return false
+    push!(seen, type)
+    return any(p -> p === part || mentions(p, part, seen), type.parameters)
 end
 
 number_type(x::Union{Number,AbstractArray}) = real(eltype(x))
@@ -58,7 +84,8 @@ function with_duals(::Type{T}, leaves, ẋ::PyBridge.Direction{wrt}) where {T,wr
 end
 
 function PyBridge.directional(g, leaves, direction::PyBridge.Direction)
-    return directional(direction_tag((leaves, direction.tangents)), g, leaves, direction)
+    T = direction_tag(g, (leaves, direction.tangents))
+    return directional(T, g, leaves, direction)
 end
 function directional(::Type{T}, g, leaves, direction) where {T}
     return PyBridge.maptree(y -> tangent(T, y), g(with_duals(T, leaves, direction)))
@@ -79,7 +106,7 @@ function PyBridge.reverse_by_system(
     plainly(xs) = PyBridge.plain(PyBridge.call_with(f, spec, xs))
     g(xs) = plainly(PyBridge.replace_leaves(leaves, Val(wrt), xs))
     zeros = PyBridge.Direction{wrt}(map(zero, selected))
-    y = value_within(direction_tag(leaves), plainly, leaves, zeros)
+    y = value_within(direction_tag(plainly, leaves), plainly, leaves, zeros)
     back(ȳ) = PyBridge.linear_gradient(xs -> PyBridge.pairing(ȳ, g(xs)), selected)
     return y, back
 end
@@ -102,12 +129,11 @@ end
 function native_gradient(g, (x,)::Tuple{AbstractArray{<:Real}})
     isempty(x) && return PyBridge.check_scalar(g(x)), (zero(x),)
     value = Ref{Any}()
-    gradient = ForwardDiff.gradient(x) do duals
-        y = PyBridge.check_scalar(g(duals))
-        value[] = y
-        return y
-    end
-    return plain(value[]), (gradient,)
+    T = direction_tag(g, x)
+    config = ForwardDiff.GradientConfig(g, x, ForwardDiff.Chunk(x), T())
+    gradient = ForwardDiff.gradient(duals -> value[] = PyBridge.check_scalar(g(duals)), x, config,
+        Val(false))
+    return primal(T, value[]), (gradient,)
 end
 
 function native_gradient(g, selected::Tuple)

@@ -99,11 +99,22 @@ function describe_error(exception, backtrace)
             exception, backtrace = first(current_exceptions(exception.task))
         end
     end
+    exception = is_stack_overflow(exception, backtrace) ? StackOverflowError() : exception
     frames = filter(is_users, inner_frames(backtrace))
     lines = unique!(["  $(f.func) at $(source_file(f)):$(f.line)" for f in frames])
     message = sprint(showerror, exception; context=:limit => true)
-    return string(nameof(typeof(exception))), message, join(first(lines, 12), '\n')
+    return map(as_text, (string(nameof(typeof(exception))), message,
+        join(first(lines, 12), '\n')))
 end
+
+# On a thread that Julia did not start it does not know where the stack ends: writing to the page
+# behind looks like writing to memory that can only be read.
+is_stack_overflow(exception, backtrace) = exception isa ReadOnlyMemoryError &&
+    length(backtrace) > 1000 && length(unique(Iterators.take(backtrace, 1000))) < 500
+
+# Julia's strings may hold any bytes. What leaves is UTF-8, without the character that separates
+# the fields of a reply, and without the zero that would end a C string.
+as_text(text) = map(c -> isvalid(c) && !(c in ('\0', '\x1f')) ? c : '\ufffd', text)
 
 # The frames up to the C function through which Python or XLA came in. To look up one of XLA's
 # frames behind it takes some 40 ms.

@@ -121,7 +121,9 @@ def _systems() -> list[Row]:
         if backend.available:
             rows.append(Row(backend.name, f"{backend.package} {backend.version}", backend.mode))
         else:
-            rows.append(Row(backend.name, "not available", backend.reason or ""))
+            # Why Julia does not start is told once, under "Julia".
+            reason = (backend.reason or "").partition("\n")[0]
+            rows.append(Row(backend.name, "not available", reason))
     return rows
 
 

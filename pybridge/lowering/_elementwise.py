@@ -10,12 +10,21 @@ from ._text import julia_type, val
 # JAX's name is Julia's, and the operands are all there is.
 SAME = """abs acos acosh add and asin asinh atan atan2 atanh cbrt ceil clamp clz complex conj
 cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt imag is_finite le
-le_to lgamma log log1p logistic lt lt_to max min mul mulhi ne neg nextafter not or population_count
+le_to lgamma log log1p logistic lt lt_to max min mulhi ne neg nextafter not or population_count
 pow real rem rsqrt shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt
 square sub tan tanh xor""".split()
 
 
 emits_alike(*SAME)
+
+
+@emits("mul")
+def _mul(eqn: Any) -> str:
+    # Another type than the operands' is what these are converted to first.
+    if eqn.params.get("out_dtype") in (None, eqn.aval().dtype):
+        return eqn.call("mul")
+    wanted = val(julia_type(eqn.out().dtype))
+    return eqn.call("mul", *(eqn.call("convert_element_type", x, wanted) for x in eqn.args))
 
 
 @emits("add_any")

@@ -56,6 +56,12 @@ def _filler(dtype: Any) -> Any:
     "scatter_max",
 )
 def _scatter(eqn: Any) -> str:
+    # The others have one, too, and it says what their name says.
+    if eqn.name == "scatter" and eqn.params["update_jaxpr"] is not None:
+        raise eqn.refuse(
+            "'scatter' with a function of the old values, as in x.at[i].apply(f)",
+            "Write x.at[i].set(f(x[i])), which has derivatives in JAX, too.",
+        )
     numbers = eqn.params["dimension_numbers"]
     inserted, batching = numbers.inserted_window_dims, numbers.operand_batching_dims
     window = iter([eqn.aval(2).shape[d] for d in numbers.update_window_dims])

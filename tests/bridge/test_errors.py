@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -180,3 +181,19 @@ def test_a_value_of_an_ad_system_that_cannot_be_seen():
     """
     with pytest.raises(pb.DetectionError, match="ReverseDiff"):
         pb.from_julia(source)(1.0)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("bytes_", [r"caf\xe9", r"a\x1fb", r"\xff\xfe"])
+def test_a_message_that_is_no_text(bytes_, compiled):
+    f = pb.from_julia(f'x -> x > 0 ? error("latin: {bytes_}, the end") : x')
+    with pytest.raises(Exception, match=r"latin: .*, the end") as error:
+        (jax.jit(f) if compiled else f)(1.0)
+    assert compiled or isinstance(error.value, pb.JuliaError)
+
+
+def test_a_stack_overflow_is_named():
+    f = pb.from_julia("begin\n  deeper(x) = 1 + deeper(x + 1)\n  x -> deeper(x)\nend")
+    with pytest.raises(pb.JuliaError) as error:
+        f(1.0)
+    assert error.value.julia_type == "StackOverflowError"

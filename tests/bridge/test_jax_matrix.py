@@ -7,6 +7,8 @@ inside are numbers, vectors, matrices and trees all the same.
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -336,3 +338,35 @@ def test_higher_orders(order):
         for _ in range(order):
             one, other = NUMBER[name](one), NUMBER[name](other)
         same(jax.jit(one)(0.7), other(0.7))
+
+
+MIXED = {
+    "numbers": (
+        "(w, x) -> sin(w * x) * x",
+        lambda w, x: jnp.sin(w * x) * x,
+        (0.3, 0.8),
+    ),
+    "vectors": (
+        "(w, x) -> sum(tanh.(w .* x) .* x)",
+        lambda w, x: jnp.sum(jnp.tanh(w * x) * x),
+        ([0.3, 0.5], [1.1, -0.7]),
+    ),
+    "a number and a vector": (
+        "(w, x) -> sum(sin.(w .* x) .* x .^ 3)",
+        lambda w, x: jnp.sum(jnp.sin(w * x) * x**3),
+        (0.3, [1.1, -0.7]),
+    ),
+}
+
+
+@pytest.mark.parametrize("order", [2, pytest.param(3, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("name", MIXED)
+def test_mixed_derivatives(name, order, system):
+    source, twin, args = MIXED[name]
+    f, args = julia(source, system), [jnp.asarray(x) for x in args]
+    for modes in itertools.product((jax.jacrev, jax.jacfwd), repeat=order):
+        for numbers in itertools.product((0, 1), repeat=order):
+            one, other = f, twin
+            for mode, number in zip(modes, numbers, strict=True):
+                one, other = mode(one, number), mode(other, number)
+            same(one(*args), other(*args))

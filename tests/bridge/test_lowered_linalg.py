@@ -162,3 +162,46 @@ def test_second_derivatives():
     want = jax.hessian(f)(s)
     for backend in ORDINARY:
         compare(pb.hessian(f, backend=backend)(s), want, rtol=1e-4, atol=1e-4)
+
+
+def _numbers(tree):
+    """Make a real number of complex results, in which no conjugate cancels."""
+    return sum(jnp.sum(jnp.real(y * (1 + 0.5j) ** jnp.arange(1, 3))) for y in jax.tree.leaves(tree))
+
+
+@jax.custom_vjp
+def square_of(z):
+    return 1j * z * z
+
+
+square_of.defvjp(lambda z: (1j * z * z, z), lambda z, ct: (2j * z * ct,))
+
+COMPLEX_RULES = {
+    "slogdet": jnp.linalg.slogdet,
+    "log of a determinant": lambda a: jnp.linalg.slogdet(a[..., :1, :1] + a)[1],
+    "det": jnp.linalg.det,
+    "solve": lambda a: jnp.linalg.solve(a, a[:, :1] + 1),
+    "custom_vjp": square_of,
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX_RULES)
+def test_rules_of_jax_for_complex_numbers(name, system, request):
+    """A real argument and, where the system takes one, a complex one."""
+    if system == "forwarddiff" and name in ("slogdet", "log of a determinant"):
+        reason = "PyBridge's ForwardDiff extension knows no rule of JAX's by complex dual numbers"
+        request.applymarker(pytest.mark.xfail(strict=True, raises=pb.JuliaError, reason=reason))
+    if (name, system) == ("custom_vjp", "forwarddiff"):
+        pytest.skip("a custom_vjp has no rule for forward mode, in JAX neither")
+    at = jnp.array([[1.0 + 0.5j, -0.3j], [0.7, 2.0 - 1.0j]], jnp.complex64)
+    towards = jnp.array([[0.2 - 1.0j, 0.5], [0.3j, -0.4 + 0.1j]], jnp.complex64)
+
+    def of_real(t):
+        return _numbers(COMPLEX_RULES[name](at + t * towards))
+
+    want = jax.grad(of_real)(0.3)
+    np.testing.assert_allclose(pb.grad(of_real, backend=system)(0.3), want, rtol=1e-4)
+    if system in ("zygote", "yota"):
+        want = jax.grad(lambda a: _numbers(COMPLEX_RULES[name](a)))(at)
+        got = pb.grad(lambda a: _numbers(COMPLEX_RULES[name](a)), backend=system)(at)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

@@ -182,3 +182,26 @@ def test_a_nan_in_a_window_gives_its_derivative_to_the_element_that_jax_chooses(
 def test_what_julia_does_not_have_is_refused_with_a_remedy(f, args, error, text):
     with pytest.raises(error, match=text):
         lower(f, *args)
+
+
+PRODUCTS = {
+    "multiply": lambda x, u: x.at[jnp.array([1, 0, 1, 1, 7])].multiply(u, mode="drop"),
+    "divide": lambda x, u: x.at[jnp.array([1, 0, 1, 1, 7])].divide(u + 2, mode="drop"),
+    "segment_prod": lambda x, u: jax.ops.segment_prod(u, jnp.array([1, 0, 1, 1, 2]), 3),
+    "windows": lambda x, u: jnp.stack([x, x]).at[:, jnp.array([0, 0, 2, 2, 2])].multiply(u),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_factors_at_one_place(name, system):
+    """JAX refuses these derivatives, so the truth is that of finite differences."""
+
+    def f(x, u):
+        return jnp.sum(jnp.sin(PRODUCTS[name](x, u)))
+
+    with jax.enable_x64(True):
+        x, u = jnp.array([0.5, -1.0, 2.0]), jnp.array([0.4, 1.5, 0.0, -0.7, 3.0])
+        got = pb.grad(f, (0, 1), backend=system)(x, u)
+        want = pb.grad(f, (0, 1), backend="finite")(x, u)
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)

@@ -29,6 +29,15 @@ struct AbsentBackend <: PyBridge.AbstractBackend end
         @test value32 isa Float32 && g32 isa Vector{Float32}
     end
 
+    @testset "ForwardDiff: derivatives of numbers within derivatives of numbers" begin
+        tangent(f, x) = last(PyBridge.pushforward(PyBridge.BACKENDS.forwarddiff, f, (x,), (1.0,)))
+        # Where the inner derivative takes the outer one for its own, this is 2.
+        @test tangent(x -> x * tangent(y -> x + y, 1.0), 2.0) == 1
+        @test tangent(x -> tangent(y -> x^2 * y^2, 3.0), 2.0) == 24
+        @test tangent(x -> ForwardDiff.derivative(y -> x^2 * y^2, 3.0), 2.0) == 24
+        @test ForwardDiff.derivative(x -> tangent(y -> x^2 * y^2, 3.0), 2.0) == 24
+    end
+
     @testset "$system: gradient of what is no number" for system in SYSTEMS
         @test_throws PyBridge.NonScalarError value_and_gradient(system, x -> 2 .* x, [1.0, 2.0])
     end

@@ -84,6 +84,31 @@
         @test Tracker.data(Tracker.jacobian(nested, x)) ≈ expected
     end
 
+    @testset "where nothing is drawn, any numbers" begin
+        drops = (PyBridge.dropout, PyBridge.alphadropout)
+        for drop in drops, x in ([1, 2], [1.0 + im], [true, false], Real[1, 2.0], Diagonal(ones(2)))
+            @test drop(key, x, 0.5; training=false) === x
+            @test drop(key, x, 0; training=true) === x
+        end
+    end
+
+    @testset "complex numbers and matrices with a structure" begin
+        x = [1.0 + im, 2.0, 3.0im, 4.0 - im]
+        keep = PyBridge.keep_mask(key, 0.5, (4,))
+        @test explicit()(x, 0.5) == reference(x, 0.5, keep)
+        gradient, = Zygote.gradient(x -> sum(abs2, PyBridge.dropout(key, x, 0.5)), x)
+        @test gradient == 8 .* keep .* x
+        matrix = Diagonal([1.0, 2.0])
+        for drop in (PyBridge.dropout, PyBridge.alphadropout)
+            @test drop(key, matrix, 0.5; training=true) ==
+                  drop(key, Matrix(matrix), 0.5; training=true)
+            structured, dense = map((matrix, Matrix(matrix))) do x
+                only(Zygote.gradient(x -> sum(abs2, drop(key, x, 0.5)), x))
+            end
+            @test structured == Diagonal(dense)
+        end
+    end
+
     @testset "dims" begin
         x = ones(3, 4, 5)
         y = explicit(dims=2)(x, 0.5)
@@ -163,8 +188,8 @@
         for bad in (42, (0, 42), [1, 2], UInt32[1])
             @test_throws "two words of UInt32" drop(bad, x, 0.5; training=false)
         end
-        for bad in ([1, 2], AbstractFloat[1.0], 1.0, [1.0 + im], [true], "x")
-            @test_throws "array of floating-point numbers" drop(key, bad, 0.5)
+        for bad in ([1, 2], AbstractFloat[1.0], 1.0, [1 + im], [true], "x")
+            @test_throws "array of floating-point numbers" drop(key, bad, 0.5; training=true)
         end
         for system in SYSTEMS
             f(x) = sum(drop(nothing, x, 0.5))

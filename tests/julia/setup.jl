@@ -7,6 +7,7 @@ insert!(LOAD_PATH, 2, joinpath(ROOT, "julia_src"))
 using Flux: Flux
 using ForwardDiff: ForwardDiff
 using InteractiveUtils: InteractiveUtils
+using LinearAlgebra: Diagonal
 using NNlib: NNlib
 using PyBridge: PyBridge, is_differentiating, within_gradient
 using Test: @inferred, @test, @test_throws, @testset, detect_ambiguities, detect_unbound_args

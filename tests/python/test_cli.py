@@ -249,6 +249,15 @@ def test_doctor(monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["Python"] == [["jax", "1.0", ""]]
 
 
+def test_doctor_tells_once_why_julia_does_not_start(monkeypatch):
+    doctor = pytest.importorskip("pybridge.julia.doctor")
+    absent = Backend(
+        "zygote", "julia", "reverse", "Zygote", reason="No Julia.\nTried: this.\nThat."
+    )
+    monkeypatch.setattr(doctor, "backends", lambda: [absent])
+    assert doctor._systems() == [("zygote", "not available", "No Julia.")]
+
+
 def test_provision(monkeypatch, capsys):
     provision = pytest.importorskip("pybridge.julia.provision")
     good = Backend("zygote", "julia", "reverse", "Zygote", "0.7", True)

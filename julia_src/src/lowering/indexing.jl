@@ -178,7 +178,8 @@ function pull(
     end)
 end
 
-# As in JAX: right where no place is written to twice.
+# A place may be written to several times: the derivative by a factor is the product of all
+# others there, without a division, so that zeros do no harm.
 function pull(
     ::Primitive{:scatter_mul}, ::Val{1}, ȳ, y, x, i, u, ::Val{spec}, ::Val{clip}
 ) where {spec,clip}
@@ -187,7 +188,22 @@ end
 function pull(
     ::Primitive{:scatter_mul}, ::Val{3}, ȳ, y, x, i, u, ::Val{spec}, ::Val{clip}
 ) where {spec,clip}
-    return taken(ȳ .* conj.(x), windows_of(jax_shape(x), i, spec, clip))
+    places, factors = windows_of(jax_shape(x), i, spec, clip), as_array(u)
+    others = zeros_for(factors, y)
+    running = Dict{Int,eltype(others)}()
+    for (k, place) in pairs(vec(places))
+        place == 0 && continue
+        others[k] = get(running, place, as_array(x)[place])
+        running[place] = others[k] * factors[k]
+    end
+    empty!(running)
+    for (k, place) in Iterators.reverse(pairs(vec(places)))
+        place == 0 && continue
+        after = get(running, place, one(eltype(others)))
+        others[k] *= after
+        running[place] = after * factors[k]
+    end
+    return as_value(conj.(others) .* as_array(taken(ȳ, places)))
 end
 
 # Those that tie share the derivative.

@@ -7,7 +7,8 @@
 The function `f` with a rule. `value(xs...)` returns the value within a derivative and what
 `back` needs; `back(kept, ȳs)` returns a cotangent for each inexact argument, and
 `push(xs, ẋs)` the value and its tangent. All work on tuples. A rule may miss `push` or
-`back`: then it is `nothing`.
+`back`: then it is `nothing`. `back` is JAX's program: it multiplies complex cotangents by the
+transpose, where ChainRules' rules multiply by the adjoint.
 """
 struct Ruled{F,V,P,B} <: AbstractPrimitive
     f::F
@@ -31,8 +32,8 @@ ruled_cotangents(r, kept, y, ȳ::Union{AbstractZero,Nothing}, xs) = map(_ -> NoT
 function ruled_cotangents(r, kept, y, ȳ, xs)
     given = y isa Tuple ? map(filled, y, parts_of(ȳ, length(y))) : (filled(y, ȳ),)
     inexact = Tuple(filter(is_inexact_pair, collect(zip(y isa Tuple ? y : (y,), given))))
-    found = Iterators.Stateful(r.back(kept, map(last, inexact)))
-    return map(x -> is_inexact(x) ? popfirst!(found) : NoTangent(), xs)
+    found = Iterators.Stateful(r.back(kept, map(conj ∘ last, inexact)))
+    return map(x -> is_inexact(x) ? conj(popfirst!(found)) : NoTangent(), xs)
 end
 is_inexact_pair((y, ȳ)) = is_inexact(y)
 filled(y, ȳ) = settled(ȳ)

@@ -16,13 +16,14 @@ The twin in Python is `pybridge.nn.Dropout`.
 # Arguments
 - `key`: the two words of a JAX key, a tuple or a vector of `UInt32`. Not needed, and may be
   `nothing`, where nothing is drawn: outside of training, and for `p == 0`.
-- `x`: an array of floating-point numbers with any number of dimensions.
+- `x`: an array of floating-point numbers, real or complex, with any number of dimensions; where
+  nothing is drawn, of any numbers.
 - `p`: a number from 0 to 1.
 - `dims`: the dimensions along which the mask varies; along the others it is shared. `:` for all.
 - `training`: `true`, `false`, or `:auto` to train exactly where a derivative is being taken.
 
 # Returns
-An array with the size and the element type of `x`. Throws an `ArgumentError` for a `p`, `key`,
+An array with the size and the element type of `x`; `x` itself where nothing is drawn. Throws an `ArgumentError` for a `p`, `key`,
 `dims` or `x` that is none.
 
 # Examples
@@ -79,18 +80,17 @@ end
 # --- what is done in training --------------------------------------------------------------
 
 """
-    Dropping(key, p, dims, scale, shift, fill)
+    Dropping(name, key, p, dims, coefficients)
 
 What dropout does in training, to be called with the array: `scale * x + shift` where an element
-is kept, and `fill` elsewhere. The mask has the size `dims`.
+is kept, and `fill` elsewhere; `coefficients` are these three. The mask has the size `dims`.
 """
-struct Dropping{K,N,T}
+struct Dropping{K,N}
+    name::Symbol
     key::K
     p::Float64
     dims::Dims{N}
-    scale::T
-    shift::T
-    fill::T
+    coefficients::NTuple{3,Float64}
 end
 
 # To the largest number rather than to infinity, as in Python: with p close to 1 a scale overflows
@@ -99,18 +99,19 @@ representable(T, number) = T(min(number, floatmax(T)))
 
 # Adding -0.0 changes no number, not even 0.0.
 function plan_dropout(key, x, p, dims)
-    p, T = check_probability("dropout", p), check_floats("dropout", x)
-    coefficients = representable.(T, (1 / (1 - p), -0.0, 0.0))
-    return Dropping(checked_key(key), p, mask_size("dropout", x, dims), coefficients...)
+    p = check_probability("dropout", p)
+    return Dropping(:dropout, checked_key(key), p, mask_size("dropout", x, dims),
+        (1 / (1 - p), -0.0, 0.0))
 end
 
 function plan_alphadropout(key, x, p)
-    p, T = check_probability("alphadropout", p), check_floats("alphadropout", x)
+    p = check_probability("alphadropout", p)
     α′ = -1.7580993408473766  # selu(-Inf)
     A = 1 / sqrt((1 - p) * (1 + p * α′^2))
     B = -A * α′ * p
-    coefficients = p == 1 ? T.((1, -0.0, 0)) : representable.(T, (A, B, A * α′ + B))
-    return Dropping(checked_key(key), p, size(x), coefficients...)
+    coefficients = p == 1 ? (1.0, -0.0, 0.0) : (A, B, A * α′ + B)
+    return Dropping(:alphadropout, checked_key(key), p, mask_size("alphadropout", x, :),
+        coefficients)
 end
 
 ChainRulesCore.@non_differentiable plan_dropout(::Any, ::Any, ::Any, ::Any)
@@ -119,17 +120,19 @@ ChainRulesCore.@non_differentiable plan_alphadropout(::Any, ::Any, ::Any)
 # That there is no key is an error only where one is needed.
 checked_key(key) = key === nothing ? nothing : key_words(key)
 
+# Likewise that the numbers are integers, which cannot be scaled.
 function check_floats(name, x)
-    if x isa AbstractArray
-        T = primal_type(eltype(x))
-        T <: AbstractFloat && isconcretetype(T) && return T
-    end
-    throw(ArgumentError("PyBridge.$name: expected an array of floating-point numbers, got a " *
-                        "$(typeof(x)). Convert it first, as in `float.(x)`."))
+    T = eltype(x) <: Number ? primal_type(real(eltype(x))) : eltype(x)
+    T <: AbstractFloat && isconcretetype(T) && return T
+    throw(not_floats(name, x))
 end
+not_floats(name, x) = ArgumentError(
+    "PyBridge.$name: expected an array of floating-point numbers, got a $(typeof(x)). " *
+    "Convert it first, as in `float.(x)`.")
 
-mask_size(name, x, ::Colon) = size(x)
-function mask_size(name, x, dims)
+mask_size(name, x, dims) = throw(not_floats(name, x))
+mask_size(name, x::AbstractArray, ::Colon) = size(x)
+function mask_size(name, x::AbstractArray, dims)
     check_dims(name, dims)
     all(<=(ndims(x)), dims) || throw(ArgumentError(
         "PyBridge.$name: expected dims among the $(ndims(x)) dimensions of the array, got " *
@@ -145,11 +148,11 @@ function check_dims(name, dims)
     return nothing
 end
 
-(d::Dropping)(x) = d.p == 0 ? x : keeping(d)(x)
+(d::Dropping)(x) = d.p == 0 ? x : keeping(d, x)(x)
 
 function ChainRulesCore.rrule(d::Dropping, x::AbstractArray)
     d.p == 0 && return x, x̄ -> (NoTangent(), x̄)
-    return ChainRulesCore.rrule(keeping(d), x)
+    return ChainRulesCore.rrule(keeping(d, x), x)
 end
 
 """
@@ -164,10 +167,14 @@ struct Keeping{M,T}
     fill::T
 end
 
-keeping(d::Dropping) = Keeping(keep_mask(d.key, d.p, d.dims), d.scale, d.shift, d.fill)
+function keeping(d::Dropping, x)
+    T = check_floats(d.name, x)
+    return Keeping(keep_mask(d.key, d.p, d.dims), representable.(T, d.coefficients)...)
+end
 
 function (k::Keeping)(x)
-    y = similar(x, promote_type(eltype(x), typeof(k.scale)))
+    # With its size: no `Diagonal` is like another one, since `fill` may go anywhere.
+    y = similar(x, promote_type(eltype(x), typeof(k.scale)), size(x))
     (; keep, scale, shift) = k
     fill = convert(eltype(y), k.fill)
     # The compiler makes vector instructions of this loop, and none of the broadcast.
