@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -59,6 +60,8 @@ class Session:
         self._worker = HostThread() if self.is_host else Worker()
         self._packages: dict[str, str | BridgeError] = {}
         self._closed = False
+        self._libjulia: Any = None
+        self._own_threads = 0
         if not self.is_host:
             _free_starting_thread()
         self._worker.call(self._start)
@@ -132,6 +135,21 @@ class Session:
             # A call that does not stop must not keep Python from ending.
             with contextlib.suppress(JuliaUnavailableError):
                 self._worker.call(self._worker.close)
+            if hasattr(self._libjulia, "jl_safepoint_resume_thread"):
+                # Python's last collection comes after all hooks, juliacall's among them, and frees
+                # XLA's client, which waits for its threads.
+                gc.callbacks.append(self._let_adopted_threads_end)
+
+    def _let_adopted_threads_end(self, *_: object) -> None:
+        """Resume the threads that Julia did not start.
+
+        Newer Julias, 1.12 among them, suspend every thread when they end
+        (`jl_safepoint_suspend_all_threads` in src/init.c), and a thread that has been in Julia
+        has to come by there once more to end.
+        """
+        threads = ctypes.c_int.in_dll(self._libjulia, "jl_n_threads").value
+        for thread in range(self._own_threads, threads):
+            self._libjulia.jl_safepoint_resume_thread(thread)
 
     def _start(self) -> None:
         """Start Julia on this thread and leave it in the GC-safe state, unless it is the host."""
@@ -163,6 +181,8 @@ class Session:
             self._distant = Library(functions, self._worker.send)
             self.project = str(juliacall.CONFIG["project"])
             self.executable = str(juliacall.CONFIG["exepath"])
+            self._libjulia = juliacall.CONFIG["lib"]
+            self._own_threads = int(main.Base.Threads.maxthreadid())
         self.julia_version = self.library.request("version")
         if isinstance(self._worker, Worker):
             # Left to the collector: a collection on another thread does not wait for this one.

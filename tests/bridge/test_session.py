@@ -304,6 +304,22 @@ def test_exit_is_clean_with_functions_and_pullbacks_alive(run_python):
     assert output.strip().endswith("done")
 
 
+def test_exit_after_xlas_threads_have_been_in_julia(run_python):
+    # XLA's client waits for its threads when Python ends, and Julia has ended before.
+    output = run_python("""
+        import jax, jax.numpy as jnp
+        import pybridge as pb
+        f = pb.from_julia("x -> x .^ 2", ad="zygote")
+        step = jax.jit(jax.grad(lambda x: f(x).sum()))
+        x = jnp.ones((64, 64))
+        for _ in range(50):
+            x = step(x) * 0.5
+        threads = pb.from_julia("() -> Threads.maxthreadid() - Threads.nthreads()")()
+        print(float(x.sum()), threads > 1)
+    """)
+    assert output.strip().endswith("4096.0 True")
+
+
 def test_exit_with_a_call_that_does_not_stop(run_python):
     # A loop without a safepoint: nothing can stop it, and Python ends all the same.
     output = run_python("""
