@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import ctypes
 import gc
 import os
@@ -132,9 +131,12 @@ class Session:
         """Let the worker finish what it has, and give it nothing more."""
         self._closed = True
         if not _forked:
-            # A call that does not stop must not keep Python from ending.
-            with contextlib.suppress(JuliaUnavailableError):
+            try:
                 self._worker.call(self._worker.close)
+            except JuliaUnavailableError:
+                # A call that does not stop must not keep Python from ending. Julia would wait for
+                # it, so juliacall's hook, which ends Julia, gets a function that does nothing.
+                self._libjulia.jl_atexit_hook = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda _: None)
             if hasattr(self._libjulia, "jl_safepoint_resume_thread"):
                 # Python's last collection comes after all hooks, juliacall's among them, and frees
                 # XLA's client, which waits for its threads.
