@@ -13,6 +13,7 @@ from bridge_helpers import julia
 from jax import lax
 
 import pybridge as pb
+from pybridge.julia._session import session
 
 X = np.array([1.0, 2.0], np.float32)
 RUNTIME = (jax.errors.JaxRuntimeError, ValueError)  # XLA chooses by where it was noticed
@@ -152,13 +153,19 @@ PLACES = {
 }
 
 
+def zygote_keeps_lines():
+    """On Julia 1.12 the code that Zygote makes of a function has no lines, and is inlined."""
+    return tuple(map(int, session().julia_version.split(".")[:2])) < (1, 12)
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_exceptions_carry_type_message_and_line(place):
     run = PLACES[place](julia(THROWS))
     with pytest.raises(RUNTIME) as error:
         jax.block_until_ready(run(-X))
-    for text in ("Julia threw ErrorException", "planted ", "inner at julia source:2"):
-        assert text in str(error.value)
+    assert "Julia threw ErrorException: planted " in str(error.value)
+    if place not in ("grad", "jvp", "hessian") or zygote_keeps_lines():
+        assert "inner at julia source:2" in str(error.value)
     if not place.startswith(("vmap", "scan")):  # those have lanes of both signs
         assert jnp.all(jnp.isfinite(run(X)))
 
@@ -168,7 +175,8 @@ def test_exceptions_of_every_system(place, system):
     with pytest.raises(RUNTIME, match=r"planted .*-1\.0") as error:
         jax.block_until_ready(PLACES[place](julia(THROWS, system))(-X))
     # Yota runs the function in its own interpreter: the lines are not on the stack.
-    if (place, system) != ("grad", "yota"):
+    lost = {"yota"} if zygote_keeps_lines() else {"yota", "zygote"}
+    if place != "grad" or system not in lost:
         assert "julia source:2" in str(error.value)
 
 
