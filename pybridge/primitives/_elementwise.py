@@ -19,7 +19,9 @@ from jax.tree_util import keystr
 from .._errors import ArgumentTypeError, ArgumentValueError, BranchMismatchError, explain
 from ._alignment import find_alignment
 from ._branches import Branches
+from ._collectives import communicating_axes
 from ._filling import any_taken, fill, first_place, holds_somewhere
+from ._masking import lane_any
 from ._switch_lanes import LaneBranch, switch_lanes
 from ._switch_primitive import branch_masks
 
@@ -120,6 +122,8 @@ def _lane_branch(where: str, mask: Any, branch: ClosedJaxpr, hoisted: list[Any])
     alignment = find_alignment(branch)
     for position, operation in alignment.mixed:
         if position >= len(hoisted):
+            # A collective over lanes that differ is refused first: no cure for it is named here.
+            lane_any(any_taken(mask), communicating_axes(branch))
             raise ArgumentValueError(
                 explain(
                     where,
