@@ -22,7 +22,7 @@ from ._inside import compare_with_inside, find_inside
 from ._iterations import SolverAccuracy
 from ._merge import merge_findings
 from ._narrow import judge_truncation
-from ._nonfinite import judge_non_finite
+from ._nonfinite import VALUE_NOT_FINITE, judge_non_finite, judge_value_not_finite
 from ._plain import Own, ask_own, judge_own, judge_values
 from ._point import Allowed, Point
 from ._present import has_julia
@@ -33,7 +33,6 @@ from ._second import judge_second
 from ._subject import Arrays, Subject, named
 
 _LONGEST_SOURCE = 200
-_NOT_FINITE = "the value itself is NaN or infinite"
 
 
 def check(
@@ -241,7 +240,7 @@ class _Run:
         self.say(f"{probe.name}: comparing")
         found: list[Finding] = list(point.findings)
         if not point.is_finite():
-            found.append(_not_finite(point))
+            found.append(judge_value_not_finite(point))
         else:
             if stable:
                 found += judge_values(point, self.inside)
@@ -289,7 +288,7 @@ class _Run:
         lost = self._judge_rounding(point, own)
         if lost and any(f.mode == "value" for f in lost):
             # That the value is not finite is said with the reason.
-            self.findings = [f for f in self.findings if f.title != _NOT_FINITE]
+            self.findings = [f for f in self.findings if f.title != VALUE_NOT_FINITE]
         self.findings += lost
         if any(f.kind == "value" for f in self.findings) or self.inside is not None:
             return
@@ -334,19 +333,6 @@ def _flat(point: Point) -> list[Finding]:
 def _failed(point: Point, name: str) -> bool:
     """Say whether a system gave no derivative at all."""
     return not any(who[0] == name for who in point.slopes)
-
-
-def _not_finite(point: Point) -> Finding:
-    """Report that the value itself is not a number."""
-    return Finding(
-        "non-finite",
-        "warning" if point.probe.name == "given" else "note",
-        _NOT_FINITE,
-        mode="value",
-        probe=point.probe.name,
-        advice="Derivatives mean nothing here: find out where the value comes from first, for "
-        "example with jax.debug_nans.",
-    )
 
 
 def _with_deviation(answer: SystemAnswer, point: Point) -> SystemAnswer:

@@ -28,7 +28,7 @@ KINDS = {
     "minority": "a system differs from the other systems and from finite differences",
     "finite": "all systems agree, and differ from finite differences",
     "second-order": "second derivatives differ, or are not symmetric",
-    "non-finite": "a derivative is NaN or infinite where the value is finite",
+    "non-finite": "a derivative is NaN or infinite where the value is finite, or the value is",
     "kink": "the one-sided slopes differ, and each system makes a choice",
     "special-case": "one point is treated apart from its neighbours, and the derivative shows it",
     "precision": "the caller's precision loses digits that another formula keeps",

@@ -1,4 +1,4 @@
-"""Derivatives that are NaN or infinite where the function is finite."""
+"""Values that are NaN or infinite, and derivatives that are where the value is finite."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from ._nan_explanation import NaNExplanation
 from ._point import Point, Who
 from ._probes import Line, unit_line
 from ._words import gives, join
+
+VALUE_NOT_FINITE = "the value itself is NaN or infinite"
 
 # How many elements of each gradient are looked at with differences.
 _ELEMENTS = 3
@@ -42,6 +44,25 @@ def judge_non_finite(point: Point) -> list[Finding]:
     from_jax = any(name == "jax" for _, whos, _ in cases.values() for name, _ in whos)
     explanation = _explain(point) if from_jax else None
     return [_with_origin(finding, explanation) for finding in grouped.values()]
+
+
+def judge_value_not_finite(point: Point) -> Finding:
+    """Report that the value itself is not finite, with the operation that it comes from."""
+    explanation = _explain(point)
+    origin = explanation.origin if explanation is not None else None
+    advice = "Derivatives mean nothing here: mend the value first."
+    if origin is not None:
+        advice = f"It comes from {origin.operation.name}. {advice}"
+    return Finding(
+        "non-finite",
+        "warning" if point.probe.name == "given" else "note",
+        VALUE_NOT_FINITE,
+        mode="value",
+        probe=point.probe.name,
+        location=origin.operation.location if origin is not None else None,
+        primitive=origin.operation.primitive if origin is not None else None,
+        advice=advice,
+    )
 
 
 def _places(point: Point) -> Iterator[tuple[Who, Line, int]]:

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
-from ..primitives._filling import filler_values
+from ..primitives._filling import least_place, read_at
 from ._emit import is_key
 from ._registry import Many, emits
 from ._text import tuple_text, val
@@ -40,11 +40,20 @@ def _branches(eqn: Any, index: str, operands: list[str], branches: Any) -> str:
     return eqn.call("switch", index, tuple_text(names), *operands)
 
 
+@emits("pybridge_first_place")
+def _first_place(eqn: Any) -> str:
+    return _as_program(eqn, least_place, "first_place")
+
+
 @emits("pybridge_filler")
 def _filler(eqn: Any) -> str:
+    return eqn.call("stop_gradient", _as_program(eqn, read_at, "filler"))
+
+
+def _as_program(eqn: Any, function: Any, name: str) -> str:
     structs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.eqn.invars]
-    program = jax.make_jaxpr(functools.partial(filler_values, **eqn.params))(*structs)
-    return eqn.call("stop_gradient", f"{eqn.function(program, 'filler')}({', '.join(eqn.args)})")
+    program = jax.make_jaxpr(functools.partial(function, **eqn.params))(*structs)
+    return f"{eqn.function(program, name)}({', '.join(eqn.args)})"
 
 
 @emits("platform_index")

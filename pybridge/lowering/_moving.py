@@ -19,7 +19,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from .._jaxprs import closed_over, inner_jaxprs
 
 _STOPS = frozenset(
-    "stop_gradient within_gradient pybridge_any pybridge_filler pybridge_lane_any".split()
+    "stop_gradient within_gradient pybridge_first_place pybridge_filler pybridge_lane_any".split()
 )
 CALLS = frozenset("jit pjit closed_call core_call checkpoint remat remat2".split())
 

@@ -21,11 +21,6 @@ def _reduce(eqn: Any) -> str:
     return eqn.call(eqn.name, eqn.args[0], val(axes(eqn.params["axes"], eqn.ndim())))
 
 
-@emits("pybridge_any")
-def _any_taken(eqn: Any) -> str:
-    return eqn.call("reduce_or", eqn.args[0], val(axes(eqn.params["axes"], eqn.ndim())))
-
-
 @emits("argmax", "argmin")
 def _arg(eqn: Any) -> str:
     (dim,) = eqn.params["axes"]

@@ -2,6 +2,7 @@
 
 from . import _jet as _jet
 from . import _switch_derivatives as _switch_derivatives
+from . import _switch_lanes as _switch_lanes
 from ._at import at as at
 from ._cond import cond as cond
 from ._cond import switch as switch

@@ -37,7 +37,9 @@ _MIXING = frozenset(
 )
 
 # What they return is in no result: whether a branch is needed, and what fills it up.
-_ANSWERS = frozenset("within_gradient pybridge_any pybridge_lane_any pybridge_filler".split())
+_ANSWERS = frozenset(
+    "within_gradient pybridge_first_place pybridge_lane_any pybridge_filler".split()
+)
 
 _CALLS = frozenset(
     """checkpoint closed_call core_call custom_jvp_call custom_vjp_call

@@ -1,8 +1,8 @@
 """Evaluate a switch whose index is an array and whose branches are elementwise.
 
 Each branch runs once, on whole arrays, in which the elements that did not take it are
-replaced by the first element that did; the results are selected element by element. What
-`_masking` does for the lanes of a `vmap` happens here for the elements of an array.
+replaced by the first element that did; the results are selected element by element, see
+`_switch_lanes`. Here is found out what goes with the elements.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from .._errors import ArgumentTypeError, ArgumentValueError, BranchMismatchError
 from ._alignment import find_alignment
 from ._branches import Branches
 from ._collectives import communicating_axes
-from ._filling import any_taken, fill, select
-from ._masking import guard, lane_any, run_if
+from ._filling import any_taken, fill, first_place, holds_somewhere
+from ._masking import lane_any
+from ._switch_lanes import LaneBranch, switch_lanes
 from ._switch_primitive import branch_masks
 
 if TYPE_CHECKING:
@@ -84,19 +85,14 @@ def switch_elementwise(
     shape = jnp.broadcast_shapes(jnp.shape(index), *map(jnp.shape, branches.operands))
     _check_output_shapes(where, shape, branches)
     index = jnp.broadcast_to(index, shape)
-    results: list[Any] = []
     jaxprs, hoisted = branches.hoist()
     _check_no_refs(where, hoisted)
     masks = branch_masks(index, len(jaxprs))
-    for name, mask, branch in zip(names, masks, jaxprs, strict=True):
-        here = any_taken(mask)
-        taken = lane_any(here, communicating_axes(branch))
-        filled = _filled_inputs(f"{where}, {name}", mask, branch, hoisted, branches.operands)
-        outs = run_if(taken, branch, [guard(here, x) for x in filled])
-        if results:
-            outs = [select(mask, o, r) for o, r in zip(outs, results, strict=True)]
-        results = outs
-    return results
+    of_lanes = [
+        _lane_branch(f"{where}, {name}", mask, branch, hoisted)
+        for name, mask, branch in zip(names, masks, jaxprs, strict=True)
+    ]
+    return switch_lanes(of_lanes, [*hoisted, *branches.operands])
 
 
 def _check_no_refs(where: str, closed_over: list[Any]) -> None:
@@ -112,10 +108,8 @@ def _check_no_refs(where: str, closed_over: list[Any]) -> None:
         )
 
 
-def _filled_inputs(
-    where: str, mask: Any, branch: ClosedJaxpr, hoisted: list[Any], operands: list[Any]
-) -> list[Any]:
-    """Replace elements that do not take the branch, in operands and in what it closes over.
+def _lane_branch(where: str, mask: Any, branch: ClosedJaxpr, hoisted: list[Any]) -> LaneBranch:
+    """Say how elements that do not take a branch are replaced, also in what it closes over.
 
     An array that a branch closes over and uses elementwise may be smaller than the
     operands, say one value for each column. An element must then be filled from its own
@@ -124,10 +118,12 @@ def _filled_inputs(
     """
     shape = mask.shape
     if 0 in shape or _is_single(shape):
-        return [*hoisted, *operands]
+        return LaneBranch(branch, mask, lambda: (any_taken(mask), ()), lambda m, places, i, x: x)
     alignment = find_alignment(branch)
     for position, operation in alignment.mixed:
         if position >= len(hoisted):
+            # A collective over lanes that differ is refused first: no cure for it is named here.
+            lane_any(any_taken(mask), communicating_axes(branch))
             raise ArgumentValueError(
                 explain(
                     where,
@@ -153,17 +149,45 @@ def _filled_inputs(
             )
         )
     along = kept.pop() if kept else ()
-    closed_over = zip(hoisted, elementwise, strict=True)
-    return [
-        *(_fill(mask, x, along) if is_elementwise else x for x, is_elementwise in closed_over),
-        *(_fill(mask, x, along) for x in operands),
-    ]
+
+    def filled(mask: Any, places: Any, i: int, x: Any) -> Any:
+        if i < len(elementwise) and not elementwise[i]:
+            return x
+        return _fill_along(mask, x, places, along) if along else fill(mask, x, places)
+
+    def find() -> tuple[Any, Any]:
+        if not along:
+            place = first_place(mask)
+            return holds_somewhere(mask, place), place
+        rows = _rows_first(mask, along)
+        place = first_place(rows, len(along))
+        in_row = holds_somewhere(rows, place)
+        row = first_place(in_row)
+        return holds_somewhere(in_row, row), (place, in_row, row)
+
+    return LaneBranch(branch, mask, find, filled)
 
 
-def _fill(mask: Any, x: Any, kept: tuple[int, ...]) -> Any:
-    """Fill an array that broadcasts to the shape of the mask."""
-    added = range(mask.ndim - jnp.ndim(x))
-    return lax.squeeze(fill(mask, lax.expand_dims(x, added), kept=kept), added)
+def _fill_along(mask: Any, x: Any, places: Any, along: tuple[int, ...]) -> Any:
+    """Fill each row from its own elements, and one in which no element is taken from another.
+
+    Args:
+        mask: bool.
+        x: any dtype; of the shape of the mask, or what broadcasts to it and varies along the
+            axes of the rows alone.
+        places: of each row the place of its filler and whether it has one, and the place of
+            the first row that does.
+        along: the axes of the rows.
+    """
+    place, in_row, row = places
+    if jnp.shape(x) != mask.shape:
+        return lax.reshape(fill(in_row, lax.reshape(x, in_row.shape), row), jnp.shape(x))
+    filled = fill(_rows_first(mask, along), _rows_first(x, along), place)
+    return jnp.moveaxis(fill(in_row, filled, row), range(len(along)), along)
+
+
+def _rows_first(x: Any, along: tuple[int, ...]) -> Any:
+    return jnp.moveaxis(x, along, range(len(along)))
 
 
 def _fits(small: tuple[int, ...], shape: tuple[int, ...]) -> bool:

@@ -2,18 +2,19 @@
 
 An operand is replaced, in the lanes or elements that do not take a branch, by what the first one
 that does has there. Every operand of a branch is replaced from the same place, so that the branch
-sees combinations that really occur.
+sees combinations that really occur; and the place is looked for once.
 
 What replaces is nobody's value: no derivative passes it, and nothing of it is in a result. Two
-primitives say so, to JAX and to those who read its programs (see `_alignment`): `any_taken`, for
-the question whether a branch is needed at all, and `filler`. They are lowered as reductions, which
-know no difference between arrays on one device and sharded ones, or between known and symbolic
-sizes.
+primitives say so, to JAX and to those who read its programs (see `_alignment`): `first_place`,
+which also tells whether a branch is needed at all, and `filler`, which reads there. They are
+lowered as a reduction and a gather, which know no difference between arrays on one device and
+sharded ones, or between known and symbolic sizes.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,100 +26,59 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .._jaxprs import Primitive
+from ._gathering import gather
+from ._select import select
 
-any_taken_p = Primitive("pybridge_any")
+first_place_p = Primitive("pybridge_first_place")
 filler_p = Primitive("pybridge_filler")
 
+# So many lanes are looked at first: most masks hold in one of them, and then it costs nothing to
+# find. A reduction over all of them is as dear as a cheap branch.
+_LOOKED_AT_FIRST = 1024
 
-def fill(mask: Any, x: Any, *, kept: Sequence[int] = ()) -> Any:
-    """Replace `x` where `mask` is False by what it is where it is True first.
+
+def first_place(mask: Any, rows: int = 0) -> Any:
+    """Return where a mask holds first.
 
     Args:
-        mask: bool; as many axes as `x`, each as long as that of `x` or of length 1. Where `x`
-            has length 1 and `mask` has not, `x` stays as long as any of them is True.
-        x: any dtype, keys too.
-        kept: axes along which an element is filled from its own row, if the row has a True.
+        mask: bool, shape (*rows, *lanes).
+        rows: the number of leading axes that have a place each.
+
+    Returns:
+        Integers of shape (*rows,): a place among the lanes, counted row by row, their number
+        where the mask holds nowhere.
+    """
+    return first_place_p.bind(mask, axes=tuple(range(rows, jnp.ndim(mask))))
+
+
+def holds_somewhere(mask: Any, place: Any) -> Any:
+    """Return whether `place = first_place(mask, rows)` is one, bool of shape (*rows,)."""
+    return place < _number(math.prod(jnp.shape(mask)[jnp.ndim(place) :]), place.dtype)
+
+
+def any_taken(mask: Any) -> Any:
+    """Return whether any element of a bool array is True, a scalar."""
+    return mask if jnp.ndim(mask) == 0 else holds_somewhere(mask, first_place(mask))
+
+
+def fill(mask: Any, x: Any, place: Any) -> Any:
+    """Replace `x` where `mask` is False by what it is at a place.
+
+    Args:
+        mask: bool, shape (*rows, *lanes).
+        x: any dtype, keys too, shape (*rows, *lanes, *rest).
+        place: shape (*rows,), as `first_place` returns it.
 
     Returns:
         An array like `x`. What is replaced carries no derivative.
     """
-    shared = [i for i, (m, n) in enumerate(_pairs(mask, x)) if n == 1 and m != 1]
-    if shared:
-        mask = lax.expand_dims(any_taken(mask, shared), shared)
-    if 0 in x.shape:
+    if 0 in jnp.shape(x):
         return x
-    along = [i for i, n in enumerate(jnp.shape(mask)) if n != 1]
-    filler = filler_p.bind(
-        *same_mesh_axes([mask, x]),
-        picked=tuple(i for i in along if i not in kept),
-        kept=tuple(i for i in along if i in kept),
-    )
-    return select(jnp.broadcast_to(mask, x.shape), x, filler)
-
-
-def any_taken(mask: Any, axes: Sequence[int] | None = None) -> Any:
-    """Return whether any element is True.
-
-    Args:
-        mask: bool, any shape.
-        axes: to look along, all by default.
-
-    Returns:
-        A bool array without these axes.
-    """
-    axes = range(jnp.ndim(mask)) if axes is None else axes
-    return any_taken_p.bind(mask, axes=tuple(axes))
-
-
-def select(mask: Any, on_true: Any, on_false: Any) -> Any:
-    """Choose by a mask whose axes are the leading axes of the values.
-
-    Args:
-        mask: bool, shape (...).
-        on_true: any dtype (keys, too), shape (..., *rest).
-        on_false: same shape and dtype.
-
-    Returns:
-        An array of the values' shape and dtype.
-    """
-    shape = jnp.shape(on_true)
-    if jnp.ndim(mask) not in (0, len(shape)):
-        mask = lax.broadcast_in_dim(mask, shape, range(jnp.ndim(mask)))
-    if jnp.ndim(mask) == 0:
-        return lax.select(mask, *on_same_devices([on_true, on_false]))
-    return lax.select(*on_same_devices([mask, on_true, on_false]))
-
-
-def on_same_devices(operands: Sequence[Any]) -> list[Any]:
-    """Let arrays be sharded alike over the explicit axes of a mesh, which a select asks for.
-
-    Args:
-        operands: arrays of one shape.
-
-    Returns:
-        The arrays, unchanged where they agree. Each of their axes is sharded as in the first of
-        them where it is.
-    """
-    shardings = [jax.typeof(x).sharding for x in operands]
-    specs = [tuple(sharding.spec) for sharding in shardings]
-    if all(spec == specs[0] for spec in specs[1:]):
-        return list(operands)
-    used: set[Any] = set()
-    common = []
-    for entries in zip(*specs, strict=True):
-        free = (e for e in entries if e is not None and used.isdisjoint(mesh_axes(e)))
-        common.append(next(free, None))
-        used.update(mesh_axes(common[-1]))
-    mesh = next(s.mesh for s, spec in zip(shardings, specs, strict=True) if any(spec))
-    sharding = NamedSharding(mesh, PartitionSpec(*common))
-    return [jax.sharding.reshard(x, sharding) for x in operands]
-
-
-def mesh_axes(entry: Any) -> tuple[Any, ...]:
-    """Return the mesh axes in one entry of a PartitionSpec."""
-    if entry is None:
-        return ()
-    return entry if isinstance(entry, tuple) else (entry,)
+    rows = jnp.ndim(place)
+    lanes = range(rows, jnp.ndim(mask))
+    filler = filler_p.bind(*same_mesh_axes([place, x]), lanes=len(lanes))
+    filler = lax.expand_dims(filler, lanes)
+    return select(mask, x, jnp.broadcast_to(filler, x.shape))
 
 
 def same_mesh_axes(operands: Sequence[Any]) -> list[Any]:
@@ -146,145 +106,165 @@ def _scalar_type(x: Any) -> Any:
     return aval.update(shape=(), dtype=np.dtype(np.bool_), weak_type=False, sharding=sharding)
 
 
-def _pairs(mask: Any, x: Any) -> Any:
-    return zip(jnp.shape(mask), jnp.shape(x), strict=True)
-
-
 # ----------------------------------------------------------------------- what fills
 
 
-def filler_values(mask: Any, x: Any, *, picked: Sequence[int], kept: Sequence[int]) -> Any:
-    """Return the elements of `x` at the first place where `mask` is True, everywhere.
+def find_first(mask: Any, *, axes: Sequence[int]) -> Any:
+    """Return what `first_place` does, from the first lanes alone where they tell."""
+    sizes = [mask.shape[axis] for axis in axes]
+    sharded = any(jax.typeof(mask).sharding.spec)
+    if sharded or 0 in sizes or not all(isinstance(n, int) for n in sizes):
+        return least_place(mask, axes)
+    others = math.prod(sizes[1:])
+    head = max(1, _LOOKED_AT_FIRST // others)
+    if head >= sizes[0]:
+        return least_place(mask, axes)
+    place = least_place(lax.slice_in_dim(mask, 0, head, axis=axes[0]), axes)
+    found = jnp.all(place < np.asarray(head * others, place.dtype))
+    place = place.astype(_place_dtype(sizes[0] * others))
+    return lax.cond(
+        found, lambda place, _: place, lambda _, mask: least_place(mask, axes), place, mask
+    )
+
+
+def least_place(mask: Any, axes: Sequence[int]) -> Any:
+    """Return what `first_place` does, by one reduction along `axes`."""
+    sizes = [mask.shape[axis] for axis in axes]
+    dtype = _place_dtype(math.prod(sizes))
+    place = jnp.zeros((), dtype)
+    for axis, size in zip(axes, sizes, strict=True):
+        along = lax.broadcasted_iota(dtype, mask.shape, axis)
+        place = place * _number(size, dtype) + along
+    nowhere = jnp.broadcast_to(_number(math.prod(sizes), dtype), mask.shape)
+    return jnp.min(select(mask, place, nowhere), axes, initial=jnp.iinfo(dtype).max)
+
+
+def read_at(place: Any, x: Any, *, lanes: int) -> Any:
+    """Return what is at a place of each row.
 
     Args:
-        mask: bool; as many axes as `x`, each as long as that of `x` or of length 1.
-        x: any dtype, keys too.
-        picked: axes along which the first place is looked for.
-        kept: axes along which each row has a first place of its own; a row without has that
-            of the first row that has one.
+        place: shape (*rows,), as `first_place` returns it.
+        x: any dtype, keys too, shape (*rows, *lanes, *rest).
+        lanes: the number of axes of the lanes.
 
     Returns:
-        An array of the shape and dtype of `x`.
+        An array of shape (*rows, *rest). Where the mask holds nowhere, one of its lanes.
     """
-    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
-        words = filler_values(mask[..., None], jax.random.key_data(x), picked=picked, kept=kept)
-        return jax.random.wrap_key_data(words, impl=jax.random.key_impl(x))
-    value, taken = x, mask
-    for axis in reversed(picked):
-        value, taken = _first(taken, value, axis)
-    first, some = value, taken
-    for axis in reversed(kept):
-        first, some = _first(some, first, axis)
-    if kept:
-        value = _where(taken, value, first)
-    value, sharding = jnp.broadcast_to(value, x.shape), jax.typeof(x).sharding
+    rows = jnp.ndim(place)
+    sizes = [_number(n, place.dtype) for n in x.shape[rows : rows + lanes]]
+    inside = jnp.minimum(place, functools.reduce(lax.mul, sizes) - np.ones((), place.dtype))
+    positions = []
+    for size in reversed(sizes):
+        positions.insert(0, lax.rem(*jnp.broadcast_arrays(inside, size)))
+        inside = lax.div(*jnp.broadcast_arrays(inside, size))
+    own = [lax.broadcasted_iota(place.dtype, place.shape, axis) for axis in range(rows)]
+    # An index of one place: JAX makes a slice of a scalar, which a sharded axis does not have.
+    index = [lax.expand_dims(i, [rows]) for i in (*own, *positions)]
+    value = lax.squeeze(gather(jnp.asarray(x), tuple(index)), [rows])
+    sharding = _sharding_without(jax.typeof(x), range(rows, rows + lanes))
     if tuple(jax.typeof(value).sharding.spec) == tuple(sharding.spec):
         return value
     return jax.sharding.reshard(value, sharding)
 
 
 def first_true(mask: Any, x: Any) -> Any:
-    """Return the element of `x` where `mask` is True first, the first of all if it is nowhere.
+    """Return the element of `x` where `mask` is True first, any if it is nowhere.
 
     Args:
         mask: bool, the shape of `x`.
-        x: any dtype but keys, not empty.
+        x: any dtype, not empty.
     """
-    for axis in reversed(range(jnp.ndim(x))):
-        x, mask = _first(mask, x, axis)
-    return jnp.squeeze(x)
+    if jnp.ndim(x) == 0:
+        return x
+    place = find_first(mask, axes=range(jnp.ndim(mask)))
+    return read_at(place, x, lanes=jnp.ndim(mask))
 
 
-def _where(mask: Any, on_true: Any, on_false: Any) -> Any:
-    """Choose between arrays that broadcast against each other."""
-    shape = jnp.broadcast_shapes(*map(jnp.shape, (mask, on_true, on_false)))
-    return select(*(jnp.broadcast_to(x, shape) for x in (mask, on_true, on_false)))
+def _place_dtype(count: Any) -> Any:
+    """Return integers that hold a number of lanes; symbolic ones have 32 bits."""
+    types = (np.int32, np.uint32, np.int64)
+    fits = (t for t in types if not isinstance(count, int) or count <= np.iinfo(t).max)
+    return np.dtype(next(fits))
 
 
-def _first(mask: Any, x: Any, axis: int) -> tuple[Any, Any]:
-    """Reduce an axis to the first element of `x` where `mask` is True, and to whether one is."""
-    place = jnp.argmax(mask, axis, keepdims=True)
-    here = lax.broadcasted_iota(place.dtype, mask.shape, axis) == place
-    return _at(here, x, axis), jnp.any(mask, axis, keepdims=True)
+def _number(size: Any, dtype: Any) -> Any:
+    """Return a size as a scalar; a symbolic one is a value of the program."""
+    return np.asarray(size, dtype) if isinstance(size, int) else jnp.asarray(size, dtype)
 
 
-def _at(here: Any, x: Any, axis: int) -> Any:
-    """Return the one element along an axis where `here` is True, bit for bit."""
-    if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        return lax.complex(_at(here, jnp.real(x), axis), _at(here, jnp.imag(x), axis))
-    if x.dtype == np.bool_:
-        return jnp.any(here & x, axis, keepdims=True)
-    # Not all devices can compare numbers of less than 16 bits.
-    kind = np.float32 if jnp.issubdtype(x.dtype, jnp.floating) else np.int32
-    wide = x if x.dtype.itemsize > 1 else x.astype(kind)
-    # The largest of one number and others that are less is that number, NaN and -0.0 too.
-    floating = jnp.issubdtype(wide.dtype, jnp.floating)
-    least = -np.inf if floating else jnp.iinfo(wide.dtype).min
-    others = np.asarray(least, wide.dtype)
-    return jnp.max(_where(here, wide, others), axis, keepdims=True).astype(x.dtype)
+def _sharding_without(aval: Any, axes: Sequence[int]) -> NamedSharding:
+    """Return how an array is sharded along the axes that are not among some."""
+    spec = [entry for i, entry in enumerate(aval.sharding.spec) if i not in axes]
+    return NamedSharding(aval.sharding.mesh, PartitionSpec(*spec))
+
+
+def _without(aval: Any, axes: Sequence[int], dtype: Any) -> Any:
+    shape = tuple(n for i, n in enumerate(aval.shape) if i not in axes)
+    sharding = _sharding_without(aval, axes)
+    return aval.update(shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
 
 
 # ---------------------------------------------------------------------------- rules
 
 
-def _no_tangent(aval: Any) -> ad.Zero:
-    return ad.Zero(aval.to_tangent_aval())
+def _no_tangent(x: Any) -> ad.Zero:
+    return ad.Zero(jax.typeof(x).to_tangent_aval())
 
 
-def _any_aval(mask: Any, *, axes: tuple[int, ...]) -> Any:
-    left = [i for i in range(len(mask.shape)) if i not in axes]
-    spec = PartitionSpec(*(mask.sharding.spec[i] for i in left))
-    sharding = NamedSharding(mask.sharding.mesh, spec)
-    return mask.update(shape=tuple(mask.shape[i] for i in left), sharding=sharding)
+def _place_aval(mask: Any, *, axes: tuple[int, ...]) -> Any:
+    return _without(mask, axes, _place_dtype(math.prod(mask.shape[i] for i in axes)))
 
 
-def _any_jvp(primals: Any, tangents: Any, **params: Any) -> tuple[Any, Any]:
-    answer = any_taken_p.bind(*primals, **params)
-    return answer, _no_tangent(jax.typeof(answer))
+def _place_jvp(primals: Any, tangents: Any, **params: Any) -> tuple[Any, Any]:
+    place = first_place_p.bind(*primals, **params)
+    return place, _no_tangent(place)
 
 
-def _any_batch(operands: Any, dims: Any, *, axes: tuple[int, ...]) -> tuple[Any, int]:
+def _place_batch(operands: Any, dims: Any, *, axes: tuple[int, ...]) -> tuple[Any, int]:
     mask = jnp.moveaxis(operands[0], dims[0], 0)
-    return any_taken(mask, [i + 1 for i in axes]), 0
+    return first_place_p.bind(mask, axes=tuple(i + 1 for i in axes)), 0
 
 
-any_taken_p.def_impl(lambda mask, *, axes: jnp.any(mask, axes))
-any_taken_p.def_abstract_eval(_any_aval)
-mlir.register_lowering(
-    any_taken_p,
-    mlir.lower_fun(lambda mask, *, axes: jnp.any(mask, axes), multiple_results=False),
-)
-ad.primitive_jvps[any_taken_p] = _any_jvp
-batching.primitive_batchers[any_taken_p] = _any_batch
+first_place_p.def_impl(find_first)
+first_place_p.def_abstract_eval(_place_aval)
+mlir.register_lowering(first_place_p, mlir.lower_fun(find_first, multiple_results=False))
+ad.primitive_jvps[first_place_p] = _place_jvp
+batching.primitive_batchers[first_place_p] = _place_batch
+
+
+def _filler_aval(place: Any, x: Any, *, lanes: int) -> Any:
+    rows = len(place.shape)
+    return _without(x, range(rows, rows + lanes), x.dtype)
 
 
 def _filler_jvp(primals: Any, tangents: Any, **params: Any) -> tuple[Any, Any]:
     filler = filler_p.bind(*primals, **params)
-    return filler, _no_tangent(jax.typeof(filler))
+    return filler, _no_tangent(filler)
 
 
-def _filler_transpose(ct: Any, mask: Any, x: Any, **params: Any) -> list[Any]:
+def _filler_transpose(ct: Any, place: Any, x: Any, **params: Any) -> list[Any]:
     """Return no cotangent: in `jax.linear_transpose`, too, what fills is a constant."""
     return [None, ad.Zero(x.aval)]
 
 
-def _filler_batch(
-    axis: Any, operands: Any, dims: Any, *, picked: tuple[int, ...], kept: tuple[int, ...]
-) -> tuple[Any, int | None]:
-    if all(dim is None for dim in dims):  # JAX asks this rule even then
-        return filler_p.bind(*operands, picked=picked, kept=kept), None
-    mask, x = (
-        lax.expand_dims(x, [0]) if dim is None else jnp.moveaxis(x, dim, 0)
-        for x, dim in zip(operands, dims, strict=True)
-    )
-    x = jnp.broadcast_to(x, (axis.size, *x.shape[1:]))
-    picked, kept = (tuple(i + 1 for i in axes) for axes in (picked, kept))
-    return filler_p.bind(*same_mesh_axes([mask, x]), picked=picked, kept=kept), 0
+def _filler_batch(axis: Any, operands: Any, dims: Any, *, lanes: int) -> tuple[Any, int | None]:
+    (place, x), (place_dim, x_dim) = operands, dims
+    if place_dim is None and x_dim is None:  # JAX asks this rule even then
+        return filler_p.bind(place, x, lanes=lanes), None
+    if place_dim is None:
+        # All read at the same place, so that they are part of what is read.
+        filler = filler_p.bind(place, jnp.moveaxis(x, x_dim, -1), lanes=lanes)
+        return filler, filler.ndim - 1
+    if x_dim is None:
+        x = jnp.broadcast_to(x, (axis.size, *x.shape))
+    else:
+        x = jnp.moveaxis(x, x_dim, 0)
+    return filler_p.bind(jnp.moveaxis(place, place_dim, 0), x, lanes=lanes), 0
 
 
-filler_p.def_impl(filler_values)
-filler_p.def_abstract_eval(lambda mask, x, **params: x)
-mlir.register_lowering(filler_p, mlir.lower_fun(filler_values, multiple_results=False))
+filler_p.def_impl(read_at)
+filler_p.def_abstract_eval(_filler_aval)
+mlir.register_lowering(filler_p, mlir.lower_fun(read_at, multiple_results=False))
 ad.primitive_jvps[filler_p] = _filler_jvp
 ad.primitive_transposes[filler_p] = _filler_transpose
 batching.fancy_primitive_batchers[filler_p] = _filler_batch

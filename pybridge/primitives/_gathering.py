@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from ._filling import mesh_axes, select
+from ._select import mesh_axes, select
 
 
 def gather(x: jax.Array, index: tuple[Any, ...]) -> jax.Array:

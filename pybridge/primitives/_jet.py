@@ -15,7 +15,7 @@ from jax.experimental.jet import JetTracer, jet, jet_rules
 from .._errors import UnsupportedModeError, explain
 from .._jaxprs import Primitive, evaluate_equation, inner_jaxprs
 from ._detection import within_gradient_p
-from ._filling import any_taken_p
+from ._filling import first_place_p
 from ._masking import concrete_index, guard, guard_p, lane_any_p
 from ._order import order_p
 from ._switch_primitive import bind_switch, nth_branch, switch_p
@@ -164,5 +164,5 @@ jet_rules[within_gradient_p] = _within_gradient
 jet_rules[order_p] = _refuse_order
 jet_rules[switch_p] = _switch
 jet_rules[guard_p] = _guard
-jet_rules[any_taken_p] = _refuse
+jet_rules[first_place_p] = _refuse
 jet_rules[lane_any_p] = _refuse

@@ -19,7 +19,7 @@ lane really uses.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -31,7 +31,8 @@ from jax.interpreters import ad, batching, mlir
 from .._errors import ArgumentValueError, explain
 from .._jaxprs import Primitive, jaxpr_as_fun
 from ._collectives import Axes, refuse_divided, varying_axes
-from ._filling import any_taken, fill, select
+from ._filling import any_taken, fill, first_place, holds_somewhere
+from ._select import select
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
@@ -59,7 +60,7 @@ def run_if(taken: Any, branch: ClosedJaxpr, operands: list[Any]) -> list[Any]:
     known = concrete_index(taken)
     if known:
         return list(jaxpr_as_fun(branch)(*operands))
-    branch, wrap_keys = _with_key_words(branch, operands)
+    branch, wrap_keys = with_key_words(branch, operands)
     avals = branch.out_avals
 
     def skip(*operands: Any) -> list[Any]:
@@ -70,10 +71,14 @@ def run_if(taken: Any, branch: ClosedJaxpr, operands: list[Any]) -> list[Any]:
     return wrap_keys(lax.cond(taken, jaxpr_as_fun(branch), skip, *operands))
 
 
-def _with_key_words(
-    branch: ClosedJaxpr, operands: list[Any]
+def with_key_words(
+    branch: ClosedJaxpr, operands: Sequence[Any]
 ) -> tuple[ClosedJaxpr, Callable[[list[Any]], list[Any]]]:
     """Let a branch return the words of PRNG keys, which have a zero, unlike keys.
+
+    Args:
+        branch: the branch.
+        operands: one array for each input; only their types are used.
 
     Returns:
         The branch, and a function that makes keys of the words among its results.
@@ -193,7 +198,8 @@ def _guard_batch(operands: Any, dims: Any, *, with_zero: bool) -> tuple[Any, int
     mask_dim, x_dim = dims
     if mask_dim is None:
         return guard(mask, x, with_zero=with_zero), x_dim
-    taken = any_taken(mask)
+    place = first_place(mask)
+    taken = holds_somewhere(mask, place)
     if x_dim is None:
         # All lanes share the value, so it is the one that the taken lanes use.
         return guard(taken, x, with_zero=with_zero), None
@@ -201,7 +207,7 @@ def _guard_batch(operands: Any, dims: Any, *, with_zero: bool) -> tuple[Any, int
     if with_zero:
         x = select(mask, x, jnp.zeros_like(x))
     else:
-        x = fill(lax.expand_dims(mask, range(1, x.ndim)), x)
+        x = fill(mask, x, place)
     return guard(taken, x, with_zero=with_zero), 0
 
 

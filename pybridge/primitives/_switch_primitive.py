@@ -9,8 +9,10 @@ stays undecided for as long as possible:
   True, and no conditional is left in the program;
 * an index that is the same for all lanes stays one conditional, `lax.switch`. Its derivative
   is another one, see `_switch_derivatives`;
-* an index that differs from lane to lane is spelled out by `spell_out` in terms of
-  `lane_any`, `guard` and `lax.cond`. JAX's rules for those split it into primal and tangent
+* an index that differs from lane to lane becomes one conditional for each branch, on "does any
+  lane take it?", see `_switch_lanes`;
+* one that differs between the devices of a `shard_map` is spelled out by `spell_out` in terms
+  of `lane_any`, `guard` and `lax.cond`. JAX's rules for those split it into primal and tangent
   part, transpose it and choose its residuals;
 * refs (`jax.new_ref`) are no values that could be filled or selected. Branches that take some
   are left to `lax.switch`, which refuses an index that differs from lane to lane; those that
@@ -20,19 +22,19 @@ stays undecided for as long as possible:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.interpreters import batching, mlir
+from jax.interpreters import mlir
 from jax.interpreters import partial_eval as pe
 from jax.ref import AbstractRef
 
 from .._jaxprs import Primitive, inner_jaxprs, jaxpr_as_fun
 from ._collectives import communicating_axes
-from ._filling import select
 from ._masking import (
     concrete_index,
     guard,
@@ -40,6 +42,7 @@ from ._masking import (
     lane_any,
     run_if,
 )
+from ._select import select
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
@@ -212,31 +215,41 @@ def _lower(index: Any, *operands: Any, branches: Any) -> list[Any]:
     return lax.switch(_as_int32(index, len(branches)), functions, *operands)
 
 
-def _batch(axis: Any, operands: Any, dims: Any, *, branches: Any) -> tuple[Any, Any]:
-    index, *xs = operands
-    index_dim, *x_dims = dims
+def batch_together(
+    axis: Any, index: Any, xs: Sequence[Any], dims: list[Any], branches: tuple[ClosedJaxpr, ...]
+) -> tuple[list[Any], list[int | None]]:
+    """Map over a switch whose index is the same for all lanes.
+
+    Args:
+        axis: what JAX's batching rules get.
+        index: as for `bind_switch`.
+        xs: one array for each input.
+        dims: for each of them the axis of its lanes, or None.
+        branches: as for `bind_switch`.
+
+    Returns:
+        The results, and for each the axis of its lanes, or None.
+    """
     if all(dim is None for dim in dims):  # JAX asks this rule even then
         return bind_switch(index, branches, xs), [None] * len(branches[0].out_avals)
-    vmap_options = {
-        "axis_size": axis.size,
-        "axis_name": axis.name,
-        "spmd_axis_name": axis.spmd_name,
-    }
-    if index_dim is None:
-        out_dims = _batched_outputs(branches, x_dims)
-        batched = tuple(
-            jax.make_jaxpr(jax.vmap(jaxpr_as_fun(branch), tuple(x_dims), out_dims, **vmap_options))(
-                *xs
-            )
-            for branch in branches
-        )
-        return bind_switch(index, batched, xs), out_dims
+    out_dims = _batched_outputs(branches, dims)
+    batched = tuple(batch_branch(axis, branch, dims, out_dims, xs) for branch in branches)
+    return bind_switch(index, batched, xs), out_dims
 
-    def one_lane(index: Any, *xs: Any) -> list[Any]:
-        return spell_out(index, branches, xs, [False] * len(xs))
 
-    outs = jax.vmap(one_lane, tuple(dims), 0, **vmap_options)(index, *xs)
-    return outs, [0] * len(outs)
+def batch_branch(
+    axis: Any, branch: ClosedJaxpr, dims: list[Any], out_dims: Any, xs: Sequence[Any]
+) -> ClosedJaxpr:
+    """Map over a branch; of `xs` only types are used."""
+    mapped = jax.vmap(
+        jaxpr_as_fun(branch),
+        tuple(dims),
+        out_dims,
+        axis_size=axis.size,
+        axis_name=axis.name,
+        spmd_axis_name=axis.spmd_name,
+    )
+    return jax.make_jaxpr(mapped)(*xs)
 
 
 def _batched_outputs(branches: tuple[ClosedJaxpr, ...], dims: list[Any]) -> list[int | None]:
@@ -254,4 +267,3 @@ def _batched_outputs(branches: tuple[ClosedJaxpr, ...], dims: list[Any]) -> list
 switch_p.def_impl(_impl)
 switch_p.def_effectful_abstract_eval(_abstract_eval)
 mlir.register_lowering(switch_p, mlir.lower_fun(_lower, multiple_results=True))
-batching.fancy_primitive_batchers[switch_p] = _batch

@@ -304,6 +304,21 @@ def test_a_value_that_is_nan_is_a_warning():
     assert (finding.kind, finding.severity) == ("non-finite", "warning")
 
 
+@pytest.mark.parametrize(
+    ("f", "x", "primitive"),
+    [
+        (lambda x: jnp.sin(x) / x, 0.0, "div"),
+        (lambda x: jnp.expm1(x) / x, 0.0, "div"),
+        (lambda x: -jnp.sum(x * jnp.log(x)), np.array([0.5, 0.0]), "mul"),
+    ],
+)
+def test_a_value_that_is_nan_has_the_line_that_it_comes_from(f, x, primitive):
+    (finding,) = check(f, x).findings
+    assert (finding.kind, finding.severity, finding.mode) == ("non-finite", "warning", "value")
+    assert finding.primitive == primitive
+    assert finding.location.file.endswith("test_check_findings.py")
+
+
 def test_a_wrong_rule_is_found_beside_within_gradient():
     wrong = with_rule(jnp.sin, jnp.sin, lambda x: 1.01 * jnp.cos(x))
     f = lambda x: pb.cond(pb.within_gradient(x), lambda v: v**2 + wrong(v), lambda v: v, x)  # noqa: E731
