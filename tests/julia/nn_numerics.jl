@@ -314,3 +314,26 @@ end
     @test PyBridge.zeros_init(key, Float32, (2,)) == Float32[0, 0]
     @test PyBridge.ones_init(key, Float32, (2,)) == Float32[1, 1]
 end
+
+@testset "nn: an overflow of the squares is no zero" begin
+    key = (UInt32(0), UInt32(0))
+    layers = (PyBridge.BatchNorm(2), PyBridge.BatchNorm(2; track_stats=false),
+        PyBridge.InstanceNorm(2), PyBridge.GroupNorm(2, 1), PyBridge.LayerNorm(4, 2))
+    @testset "$system: $layer" for (system, layer) in combined(SYSTEMS, layers)
+        params, state = PyBridge.init(key, layer)
+        x = Float32.(noise((4, 2, 3), 1))
+        w = Float32.(noise((4, 2, 3), 2))
+        f(x) = sum(w .* PyBridge.apply(layer, params, state, x; training=true)[1])
+        for size in (1f30, 1f20)
+            y, (gradient,) = value_and_gradient(system, f, size .* x)
+            @test isnan(y) && all(isnan, gradient)
+        end
+        y, (gradient,) = value_and_gradient(system, f, x)
+        @test isfinite(y) && all(isfinite, gradient) && any(!iszero, gradient)
+    end
+    layer = PyBridge.BatchNorm(1)
+    params, state = PyBridge.init(key, layer)
+    _, state = PyBridge.apply(layer, params, state, Float32[1f30 2f30]; training=true)
+    @test all(isinf, state.var)
+    @test all(isnan, PyBridge.apply(layer, params, state, Float32[1 2]; training=false)[1])
+end
