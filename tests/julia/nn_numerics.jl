@@ -337,3 +337,45 @@ end
     @test all(isinf, state.var)
     @test all(isnan, PyBridge.apply(layer, params, state, Float32[1 2]; training=false)[1])
 end
+
+@testset "nn: masks through containers" begin
+    x = noise((3, 2, 4), 5)
+    mask = reshape([1, 1, 0, 1, 1, 1, 1, 0, 0, 1, 1, 1] .== 1, 3, 1, 4)
+    hole = ifelse.(mask, x, NaN)
+    norm, group = PyBridge.BatchNorm(2), PyBridge.GroupNorm(2, 2)
+    w = noise(size(x), 3)
+    containers = (
+        PyBridge.Chain(norm, y -> 2 .* y, group),
+        PyBridge.SkipConnection(PyBridge.Chain(identity, norm), (y, x) -> y .+ 1),
+        PyBridge.Parallel((a, b) -> a .- 2 .* b, norm, PyBridge.Chain(group)))
+    by_hand(layer::PyBridge.Layer, p, s, x) =
+        PyBridge.apply(layer, p, s, x; training=true, mask)[1]
+    by_hand(layer::PyBridge.Chain, p, s, x) =
+        foldl((y, i) -> by_hand(layer.layers[i], p[i], s[i], y), eachindex(layer.layers); init=x)
+    by_hand(layer::PyBridge.SkipConnection, p, s, x) =
+        layer.connection(by_hand(layer.layer, p, s, x), x)
+    by_hand(layer::PyBridge.Parallel, p, s, x) = layer.connection(
+        map((layer, p, s) -> by_hand(layer, p, s, x), layer.layers, p, s)...)
+    by_hand(f, p, s, x) = f(x)
+    @testset "$system: $(nameof(typeof(layer)))" for (system, layer) in
+        combined(SYSTEMS, containers)
+
+        params, state = randomised(layer, Float64)
+        f(p, x) = sum(abs2, w .* PyBridge.apply(layer, p, state, x; training=true, mask)[1])
+        y, gradient = value_and_gradient(system, f, params, hole)
+        @test y ≈ sum(abs2, w .* by_hand(layer, params, state, x))
+        @test close_to(gradient, differences(f, params, x))
+        @test all(iszero, gradient[2][.!(mask .| falses(size(x)))])
+    end
+
+    # A mask for each of the inputs, and a container without a layer that takes one.
+    pair = PyBridge.Parallel(tuple, norm, norm)
+    params, state = randomised(pair, Float64)
+    (y, z), _ = PyBridge.apply(
+        pair, params, state, (hole, x); training=false, mask=(mask, trues(1, 1, 1)))
+    alone(i; mask=nothing) =
+        PyBridge.apply(norm, params[i], state[i], x; training=false, mask)[1]
+    @test y == alone(1; mask) && z == alone(2)
+    @test_throws ArgumentError PyBridge.apply(
+        PyBridge.Chain(sin), ((;),), ((;),), x; mask)
+end
