@@ -255,3 +255,36 @@ def test_the_largest_are_taken_in_jaxs_order(dtype):
     for one, other in zip(got, want, strict=True):
         np.testing.assert_array_equal(np.asarray(one), other)
         np.testing.assert_array_equal(np.signbit(np.asarray(one)), np.signbit(other))
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        ((2,), (1,), ((0, 1),)),
+        ((3,), (2,), ((2, 3),)),
+        ((2,), (1,), ((3, 0),), (2,)),
+        ((3,), (1,), ((-1, 2),), (1,), (2,)),
+        ((2,), (1,), ((2, 2),), (3,), (2,)),
+    ],
+)
+def test_padding_counts_for_nothing_where_the_start_is_no_identity(geometry):
+    x = RNG.normal(size=5).astype(np.float32)
+
+    def combined(a, b):
+        return a[0] + b[0], a[1] * b[1]
+
+    def f(x, y):
+        window = lax.reduce_window((x, y), (2.0, 3.0), combined, *geometry)
+        return *window, lax.reduce_window(x, -1.5, lambda a, b: a + b + a * b, *geometry)
+
+    for got, want in zip(lower(f, x, x + 1)(x, x + 1), f(x, x + 1), strict=True):
+        close(got, np.asarray(want), rtol=1e-5, atol=1e-6)
+
+
+def test_the_padding_of_a_short_sum():
+    def f(x):
+        return lax.reduce_window(x, 1.0, lax.add, (2,), (1,), ((0, 1),))
+
+    x = jnp.array([0.0, 2.0, 3.0])
+    close(lower(f, x)(x), [3, 6, 4])
+    close(f(x), [3, 6, 4])
