@@ -10,9 +10,10 @@ from ._text import axes, axis, julia_type, order, size, val
 
 @emits("reshape")
 def _reshape(eqn: Any) -> str:
-    if eqn.params.get("dimensions") is not None:
-        raise eqn.refuse("reshape with dimensions=", "Transpose first.")
-    return eqn.call("reshape", eqn.args[0], val(size(eqn.out().shape)))
+    x, read = eqn.args[0], eqn.params.get("dimensions")
+    if read is not None:
+        x = eqn.call("transpose", x, val(order(read)))
+    return eqn.call("reshape", x, val(size(eqn.out().shape)))
 
 
 @emits("squeeze")

@@ -288,3 +288,14 @@ def test_the_padding_of_a_short_sum():
     x = jnp.array([0.0, 2.0, 3.0])
     close(lower(f, x)(x), [3, 6, 4])
     close(f(x), [3, 6, 4])
+
+
+def test_a_batch_of_convolutions():
+    x = RNG.normal(size=(3, 5)).astype(np.float32), RNG.normal(size=(3, 2)).astype(np.float32)
+
+    def f(x, w):
+        return jnp.sum(jnp.sin(jax.vmap(jnp.convolve)(x, w)))
+
+    got = pb.grad(f, (0, 1), backend="zygote")(*x)
+    for one, want in zip(got, jax.grad(f, (0, 1))(*x), strict=True):
+        close(one, want, rtol=1e-4, atol=1e-5)
