@@ -299,3 +299,20 @@ def test_a_batch_of_convolutions():
     got = pb.grad(f, (0, 1), backend="zygote")(*x)
     for one, want in zip(got, jax.grad(f, (0, 1))(*x), strict=True):
         close(one, want, rtol=1e-4, atol=1e-5)
+
+
+COMPLEX = jnp.array([1 + 2j, 3.0, 4j], jnp.complex64)
+THROUGH_COMPLEX = {
+    "product": lambda t: jnp.sum(jnp.abs(t * COMPLEX) ** 2),
+    "number": lambda t: jnp.real(jnp.exp(1j * t) ** 2),
+    "number and array": lambda t: jnp.real(jnp.sum(lax.complex(t, 2 * t) * COMPLEX)),
+    "branch": lambda t: jnp.imag(lax.cond(t > 0, jnp.sin, jnp.cos, t * (1 + 2j))),
+    "loop": lambda t: jnp.abs(lax.fori_loop(0, 3, lambda i, z: z * z + t, t * (1 + 2j))),
+    "scan": lambda t: jnp.abs(lax.scan(lambda z, w: (z * w + t, z), t * 2j, COMPLEX)[0]),
+}
+
+
+@pytest.mark.parametrize("name", THROUGH_COMPLEX)
+def test_tracker_from_a_real_number_through_complex_ones(name):
+    f = THROUGH_COMPLEX[name]
+    close(pb.grad(f, backend="tracker")(0.3), jax.jacfwd(f)(0.3), rtol=1e-4)
