@@ -34,7 +34,7 @@ def _reduce(eqn: Any) -> str:
         shape = eqn.out().shape
         return _tree([x.reshape(count, *shape) for x in first], inits, shape, combine)
 
-    return _traced(eqn, folded)
+    return traced(eqn, folded)
 
 
 @emits("reduce_window")
@@ -59,7 +59,7 @@ def _reduce_window(eqn: Any) -> str:
             windows.append(jnp.take(padded.reshape(-1), places, mode="clip"))
         return _tree(windows, inits, shape, combine, inside)
 
-    return _traced(eqn, folded)
+    return traced(eqn, folded)
 
 
 def _elements(shape: Sequence[int], padding: Sequence[tuple[int, int, int]]) -> np.ndarray:
@@ -143,7 +143,8 @@ def _joined(combine: Combine, a: Side, b: Side) -> Values:
     ]
 
 
-def _traced(eqn: Any, program: Callable[..., Values]) -> str:
+def traced(eqn: Any, program: Callable[..., Values]) -> str:
+    """Write an equation as a program of JAX's own operations, which is lowered in its place."""
     types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.eqn.invars]
     closed = jax.make_jaxpr(program)(*types)
     return f"{eqn.function(closed, eqn.name)}({', '.join(eqn.args)})"
@@ -161,4 +162,4 @@ def _approx_top_k(eqn: Any) -> str:
         ordered = lax.sort((key, x, count), dimension=dim, num_keys=1, is_stable=True)
         return [lax.slice_in_dim(y, 0, k, axis=dim) for y in ordered[1:]]
 
-    return _traced(eqn, extreme)
+    return traced(eqn, extreme)
