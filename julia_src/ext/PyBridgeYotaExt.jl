@@ -68,6 +68,20 @@ function ChainRulesCore.rrule(
     return xs, x̄s -> (NoTangent(), x̄s)
 end
 
+# The rules of broadcasts ask for this of every argument; Yota knows it of numbers and arrays.
+function ChainRulesCore.rrule(
+    ::Yota.YotaRuleConfig, ::typeof(Broadcast.broadcastable), x::Union{Tuple,Ref}
+)
+    return x, x̄ -> (NoTangent(), x̄)
+end
+# Such as the exponent of `x .^ 3`.
+function ChainRulesCore.rrule(
+    ::Yota.YotaRuleConfig, ::typeof(Broadcast.broadcastable),
+    x::Union{Val,Type,Symbol,AbstractString,RoundingMode,Nothing,Missing}
+)
+    return Broadcast.broadcastable(x), _ -> (NoTangent(), NoTangent())
+end
+
 # Where some leaves of an argument are left alone, a tape would have to see through the code
 # that puts the arguments together. It cannot, and need not.
 function ChainRulesCore.rrule(

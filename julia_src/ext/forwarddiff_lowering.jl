@@ -60,8 +60,8 @@ function Lowering.invoke_as(::Lowering.Duals, r::Lowering.Ruled, xs...)
         "ForwardDiff: expected a function with a rule for forward mode, got a custom_vjp " *
         "function, which has one for reverse mode only. Use backend=\"zygote\" or " *
         "pybridge.lower(..., custom_rules=\"inline\")."))
-    D = promote_type(map(x -> eltype(x) <: Dual ? eltype(x) : Bool, xs)...)
-    return pushed(D, r, map(Lowering.settled, xs))
+    args = map(Lowering.settled, xs)
+    return pushed(dual_type(args), r, args)
 end
 function pushed(::Type{Dual{T,V,N}}, r, xs) where {T,V,N}
     values = map(x -> inner_values(T, x), xs)

@@ -17,23 +17,30 @@ Lowering.invoke_as(::Tracks, p::Lowering.Discrete, xs...) =
 
 function Lowering.invoke_as(::Tracks, p::Lowering.AbstractPrimitive, xs...)
     args = map(tracked, xs)
-    data = map(Tracker.data, args)
+    data = map(number_or_array ∘ Tracker.data, args)
     y, pull = ChainRulesCore.rrule(p, data...)
     y isa Tuple || Lowering.is_inexact(y) || return y
     function back(ȳ)
         given = Tracker.data(ȳ)
-        seed = y isa Tuple ? map(seed_of, y, Tuple(given)) : given
+        seed = y isa Tuple ? map(seed_of, y, Tuple(given)) : number_or_array(given)
         _, x̄s... = pull(seed)
         cotangents = map(args, data, x̄s) do arg, x, x̄
-            Tracker.istracked(arg) ? PyBridge.dense(x, x̄) : nothing
+            Tracker.istracked(arg) ? trackable(PyBridge.dense(x, x̄)) : nothing
         end
         return Tracker.nobacksies(:lowered, cotangents)
     end
-    out = Tracker.track(Done(y, back), args...)
+    kept = y isa Tuple ? map(trackable, y) : trackable(y)
+    out = Tracker.track(Done(kept, back), args...)
     y isa Tuple || return out
     return ntuple(i -> Lowering.is_inexact(y[i]) ? pick(out, i) : y[i], length(y))
 end
-seed_of(y, ȳ) = Lowering.is_inexact(y) ? Tracker.data(ȳ) : NoTangent()
+seed_of(y, ȳ) = Lowering.is_inexact(y) ? number_or_array(Tracker.data(ȳ)) : NoTangent()
+
+# Tracker tracks real numbers and arrays: a complex number is tracked in an array without axes.
+trackable(x) = x
+trackable(x::Complex) = fill(x)
+number_or_array(x) = x
+number_or_array(x::AbstractArray{<:Complex,0}) = x[]
 
 # The value is that of plain numbers; what is tracked is the right-hand side less its product.
 function Lowering.linear_solve_as(::Tracks, programs, matvec, vecmat, solve, transposed, b)

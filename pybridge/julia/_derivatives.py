@@ -255,10 +255,11 @@ def check_inexact(args: tuple[Any, ...], numbers: Sequence[int], where: str) -> 
                 raise ArgumentTypeError(
                     explain(
                         f"pb.{where}",
-                        expected="real or complex floating-point numbers to differentiate",
+                        expected="float16, float32, float64, complex64 or complex128 to "
+                        "differentiate",
                         got=f"{_dtype(leaf)} in argument {n}{jax.tree_util.keystr(path)}",
-                        fix="Convert it, for example with float(x), or leave the argument out "
-                        "of argnums.",
+                        fix="Convert it, for example with jnp.float32(x), or leave the argument "
+                        "out of argnums.",
                     )
                 )
 

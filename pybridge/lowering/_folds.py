@@ -18,6 +18,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from ._registry import emits
 
 Values = list[Any]
+Side = tuple[Values, np.ndarray]
 Combine = Callable[[Values, Values], Values]
 
 
@@ -33,7 +34,7 @@ def _reduce(eqn: Any) -> str:
         shape = eqn.out().shape
         return _tree([x.reshape(count, *shape) for x in first], inits, shape, combine)
 
-    return _traced(eqn, folded)
+    return traced(eqn, folded)
 
 
 @emits("reduce_window")
@@ -45,17 +46,31 @@ def _reduce_window(eqn: Any) -> str:
         for (low, high), base in zip(p["padding"], p["base_dilation"], strict=True)
     ]
 
+    shape = eqn.out().shape
+    elements = _elements(eqn.aval().shape, padding)
+    places = _places(elements.shape, shape, p)
+    inside = elements.reshape(-1)[places]
+
     def folded(*args: Any) -> Values:
         xs, inits = _halves(args)
-        shape = eqn.out().shape
         windows = []
         for x, init in zip(xs, inits, strict=True):
             padded = lax.pad(x, init, padding)
-            places = _places(padded.shape, shape, p)
             windows.append(jnp.take(padded.reshape(-1), places, mode="clip"))
-        return _tree(windows, inits, shape, combine)
+        return _tree(windows, inits, shape, combine, inside)
 
-    return _traced(eqn, folded)
+    return traced(eqn, folded)
+
+
+def _elements(shape: Sequence[int], padding: Sequence[tuple[int, int, int]]) -> np.ndarray:
+    """Tell which elements of a padded array are the array's own."""
+    found = np.ones((), bool)
+    for length, (low, high, gap) in zip(shape, padding, strict=True):
+        last = (length - 1) * (gap + 1) if length else -1
+        place = np.arange(last + 1 + low + high) - low
+        own = (place >= 0) & (place <= last) & (place % (gap + 1) == 0)
+        found = np.logical_and.outer(found, own)
+    return found
 
 
 def _places(padded: Sequence[int], out: Sequence[int], p: dict[str, Any]) -> np.ndarray:
@@ -88,22 +103,48 @@ def _combining(eqn: Any, ndim: int) -> Combine:
     return lambda a, b: list(f(*a, *b))
 
 
-def _tree(xs: Values, inits: Values, shape: Sequence[int], combine: Combine) -> Values:
-    """Combine along the first axis, neighbours first, and with the start at last."""
+def _tree(
+    xs: Values,
+    inits: Values,
+    shape: Sequence[int],
+    combine: Combine,
+    inside: np.ndarray | None = None,
+) -> Values:
+    """Combine along the first axis, neighbours first, and with the start at last.
+
+    What is not `inside` is left out: a start that is no identity would count once for each place
+    of the padding.
+    """
     start = [jnp.broadcast_to(init, (1, *shape)) for init in inits]
     count = xs[0].shape[0]
+    inside = np.ones((count, *(1,) * len(shape)), bool) if inside is None else inside
     while count > 1:
-        even = [x[0 : count - count % 2 : 2] for x in xs]
-        odd = [x[1::2] for x in xs]
-        joined = combine(even, odd)
+        even, odd = slice(0, count - count % 2, 2), slice(1, None, 2)
+        sides = [([x[part] for x in xs], inside[part]) for part in (even, odd)]
+        joined = _joined(combine, *sides)
+        found = inside[even] | inside[odd]
         if count % 2:
             joined = [lax.concatenate([y, x[-1:]], 0) for x, y in zip(xs, joined, strict=True)]
-        xs, count = joined, (count + 1) // 2
-    ys = combine(start, xs) if count else start
+            found = np.concatenate([found, inside[-1:]])
+        xs, inside, count = joined, found, (count + 1) // 2
+    ys = _joined(combine, (start, np.ones((), bool)), (xs, inside)) if count else start
     return [y.reshape(shape) for y in ys]
 
 
-def _traced(eqn: Any, program: Callable[..., Values]) -> str:
+def _joined(combine: Combine, a: Side, b: Side) -> Values:
+    """Combine two sides, each with what is inside of it; what is not leaves the other as it is."""
+    (xs, x_inside), (ys, y_inside) = a, b
+    both = combine(xs, ys)
+    if x_inside.all() and y_inside.all():
+        return both
+    return [
+        jnp.where(y_inside, jnp.where(x_inside, z, y), x)
+        for x, y, z in zip(xs, ys, both, strict=True)
+    ]
+
+
+def traced(eqn: Any, program: Callable[..., Values]) -> str:
+    """Write an equation as a program of JAX's own operations, which is lowered in its place."""
     types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.eqn.invars]
     closed = jax.make_jaxpr(program)(*types)
     return f"{eqn.function(closed, eqn.name)}({', '.join(eqn.args)})"
@@ -121,4 +162,4 @@ def _approx_top_k(eqn: Any) -> str:
         ordered = lax.sort((key, x, count), dimension=dim, num_keys=1, is_stable=True)
         return [lax.slice_in_dim(y, 0, k, axis=dim) for y in ordered[1:]]
 
-    return _traced(eqn, extreme)
+    return traced(eqn, extreme)

@@ -18,17 +18,22 @@ emits_alike(
 )
 
 
+def flags(**given: Any) -> str:
+    """Write parameters that JAX takes as Booleans and keeps as they came, also as 0 and 1."""
+    return val({name: bool(flag) for name, flag in given.items()})
+
+
 @emits("triangular_solve")
 def _triangular_solve(eqn: Any) -> str:
     p = eqn.params
-    how = {
-        "left": p["left_side"],
-        "lower": p["lower"],
-        "transpose": p["transpose_a"],
-        "conjugate": p["conjugate_a"],
-        "unit": p["unit_diagonal"],
-    }
-    return eqn.call("triangular_solve", *eqn.args, val(how))
+    how = flags(
+        left=p["left_side"],
+        lower=p["lower"],
+        transpose=p["transpose_a"],
+        conjugate=p["conjugate_a"],
+        unit=p["unit_diagonal"],
+    )
+    return eqn.call("triangular_solve", *eqn.args, how)
 
 
 @emits("lu_pivots_to_permutation")
@@ -38,32 +43,32 @@ def _lu_pivots_to_permutation(eqn: Any) -> str:
 
 @emits("qr")
 def _qr(eqn: Any) -> str:
-    how = {"full": eqn.params["full_matrices"], "pivoting": eqn.params["pivoting"]}
-    return eqn.call("qr", *eqn.args, val(how))
+    how = flags(full=eqn.params["full_matrices"], pivoting=eqn.params["pivoting"])
+    return eqn.call("qr", *eqn.args, how)
 
 
 @emits("ormqr")
 def _ormqr(eqn: Any) -> str:
-    how = {"left": eqn.params["left"], "transpose": eqn.params["transpose"]}
-    return eqn.call("ormqr", *eqn.args, val(how))
+    how = flags(left=eqn.params["left"], transpose=eqn.params["transpose"])
+    return eqn.call("ormqr", *eqn.args, how)
 
 
 @emits("eigh")
 def _eigh(eqn: Any) -> str:
     _check_whole(eqn, eqn.aval().shape[-1])
-    return eqn.call("eigh", *eqn.args, val(eqn.params["lower"]))
+    return eqn.call("eigh", *eqn.args, val(bool(eqn.params["lower"])))
 
 
 @emits("svd")
 def _svd(eqn: Any) -> str:
     p = eqn.params
     _check_whole(eqn, min(eqn.aval().shape[-2:]))
-    how = {
-        "full": p["full_matrices"],
-        "vectors": p["compute_uv"],
-        "qr": str(p.get("algorithm")).endswith("QR"),
-    }
-    return eqn.call("svd", *eqn.args, val(how))
+    how = flags(
+        full=p["full_matrices"],
+        vectors=p["compute_uv"],
+        qr=str(p.get("algorithm")).endswith("QR"),
+    )
+    return eqn.call("svd", *eqn.args, how)
 
 
 def _check_whole(eqn: Any, count: int) -> None:
@@ -77,24 +82,24 @@ def _check_whole(eqn: Any, count: int) -> None:
 @emits("eig")
 def _eig(eqn: Any) -> str:
     p = eqn.params
-    how = {
-        "left": p["compute_left_eigenvectors"],
-        "right": p["compute_right_eigenvectors"],
-        "derivatives": p.get("enable_eigvec_derivs", False),
-    }
-    return eqn.call("eig", *eqn.args, val(how))
+    how = flags(
+        left=p["compute_left_eigenvectors"],
+        right=p["compute_right_eigenvectors"],
+        derivatives=p.get("enable_eigvec_derivs", False),
+    )
+    return eqn.call("eig", *eqn.args, how)
 
 
 @emits("schur")
 def _schur(eqn: Any) -> str:
     if eqn.params["sort_eig_vals"]:
         raise eqn.refuse("'schur' with sort_eig_vals", "JAX has it on no device either.")
-    return eqn.call("schur", *eqn.args, val(eqn.params["compute_schur_vectors"]))
+    return eqn.call("schur", *eqn.args, val(bool(eqn.params["compute_schur_vectors"])))
 
 
 @emits("tridiagonal")
 def _tridiagonal(eqn: Any) -> str:
-    return eqn.call("tridiagonal", *eqn.args, val(eqn.params["lower"]))
+    return eqn.call("tridiagonal", *eqn.args, val(bool(eqn.params["lower"])))
 
 
 @emits("tridiagonal_solve")

@@ -10,9 +10,10 @@ from ._text import axes, axis, julia_type, order, size, val
 
 @emits("reshape")
 def _reshape(eqn: Any) -> str:
-    if eqn.params.get("dimensions") is not None:
-        raise eqn.refuse("reshape with dimensions=", "Transpose first.")
-    return eqn.call("reshape", eqn.args[0], val(size(eqn.out().shape)))
+    x, read = eqn.args[0], eqn.params.get("dimensions")
+    if read is not None:
+        x = eqn.call("transpose", x, val(order(read)))
+    return eqn.call("reshape", x, val(size(eqn.out().shape)))
 
 
 @emits("squeeze")
@@ -27,17 +28,22 @@ def _expand_dims(eqn: Any) -> str:
 
 @emits("broadcast_in_dim")
 def _broadcast_in_dim(eqn: Any) -> str:
-    n = len(eqn.out().shape)
-    places = tuple(axis(d, n) for d in reversed(eqn.params["broadcast_dimensions"]))
-    kept = [d for d in eqn.out().shape if d != 1] == [d for d in eqn.aval().shape if d != 1]
+    n, x, shape = len(eqn.out().shape), eqn.args[0], eqn.aval().shape
+    dims = eqn.params["broadcast_dimensions"]
+    ascending = sorted(range(len(dims)), key=dims.__getitem__)
+    if ascending != list(range(len(dims))):
+        x = eqn.call("transpose", x, val(order(ascending)))
+        dims, shape = [dims[i] for i in ascending], [shape[i] for i in ascending]
+    places = tuple(axis(d, n) for d in reversed(dims))
+    kept = [d for d in eqn.out().shape if d != 1] == [d for d in shape if d != 1]
     if eqn.lazy:
         ones = [1] * n
-        for d, length in zip(eqn.params["broadcast_dimensions"], eqn.aval().shape, strict=True):
+        for d, length in zip(dims, shape, strict=True):
             ones[d] = length
-        return eqn.call("reshape", eqn.args[0], val(size(ones)))
+        return eqn.call("reshape", x, val(size(ones)))
     if kept and eqn.ndim() > 0:
-        return eqn.call("reshape", eqn.args[0], val(size(eqn.out().shape)))
-    return eqn.call("broadcast_in_dim", eqn.args[0], val(size(eqn.out().shape)), val(places))
+        return eqn.call("reshape", x, val(size(eqn.out().shape)))
+    return eqn.call("broadcast_in_dim", x, val(size(eqn.out().shape)), val(places))
 
 
 @emits("transpose")

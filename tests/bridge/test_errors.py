@@ -105,6 +105,13 @@ def test_integers_have_no_gradient(system):
         pb.grad(pb.from_julia("x -> sum(x)"), backend=system)(np.arange(3))
 
 
+def test_the_advice_for_bfloat16_works(system):
+    f, x = pb.from_julia("x -> sum(abs2, x)"), jnp.ones(2, jnp.bfloat16)
+    with pytest.raises(pb.ArgumentTypeError, match=r"bfloat16 in argument 0.*jnp\.float32\(x\)"):
+        pb.grad(f, backend=system)(x)
+    np.testing.assert_allclose(pb.grad(f, backend=system)(jnp.float32(x)), [2, 2])
+
+
 @pytest.mark.parametrize(
     "dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, "U3", "M8[s]", object]
 )

@@ -370,3 +370,14 @@ def test_mixed_derivatives(name, order, system):
             for mode, number in zip(modes, numbers, strict=True):
                 one, other = mode(one, number), mode(other, number)
             same(one(*args), other(*args))
+
+
+def test_third_derivatives_of_a_power_under_yota():
+    def twin(a, b):
+        return jnp.sum(jnp.sin(a) * b**3)
+
+    def third(f):
+        return jax.jacfwd(jax.jacrev(jax.jacrev(f, 1), 0), 1)(jnp.array([0.3, 0.5]), args)
+
+    args = jnp.array([0.7, 1.1])
+    same(third(julia("(a, b) -> sum(sin.(a) .* b .^ 3)", "yota")), third(twin))

@@ -255,3 +255,64 @@ def test_the_largest_are_taken_in_jaxs_order(dtype):
     for one, other in zip(got, want, strict=True):
         np.testing.assert_array_equal(np.asarray(one), other)
         np.testing.assert_array_equal(np.signbit(np.asarray(one)), np.signbit(other))
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        ((2,), (1,), ((0, 1),)),
+        ((3,), (2,), ((2, 3),)),
+        ((2,), (1,), ((3, 0),), (2,)),
+        ((3,), (1,), ((-1, 2),), (1,), (2,)),
+        ((2,), (1,), ((2, 2),), (3,), (2,)),
+    ],
+)
+def test_padding_counts_for_nothing_where_the_start_is_no_identity(geometry):
+    x = RNG.normal(size=5).astype(np.float32)
+
+    def combined(a, b):
+        return a[0] + b[0], a[1] * b[1]
+
+    def f(x, y):
+        window = lax.reduce_window((x, y), (2.0, 3.0), combined, *geometry)
+        return *window, lax.reduce_window(x, -1.5, lambda a, b: a + b + a * b, *geometry)
+
+    for got, want in zip(lower(f, x, x + 1)(x, x + 1), f(x, x + 1), strict=True):
+        close(got, np.asarray(want), rtol=1e-5, atol=1e-6)
+
+
+def test_the_padding_of_a_short_sum():
+    def f(x):
+        return lax.reduce_window(x, 1.0, lax.add, (2,), (1,), ((0, 1),))
+
+    x = jnp.array([0.0, 2.0, 3.0])
+    close(lower(f, x)(x), [3, 6, 4])
+    close(f(x), [3, 6, 4])
+
+
+def test_a_batch_of_convolutions():
+    x = RNG.normal(size=(3, 5)).astype(np.float32), RNG.normal(size=(3, 2)).astype(np.float32)
+
+    def f(x, w):
+        return jnp.sum(jnp.sin(jax.vmap(jnp.convolve)(x, w)))
+
+    got = pb.grad(f, (0, 1), backend="zygote")(*x)
+    for one, want in zip(got, jax.grad(f, (0, 1))(*x), strict=True):
+        close(one, want, rtol=1e-4, atol=1e-5)
+
+
+COMPLEX = jnp.array([1 + 2j, 3.0, 4j], jnp.complex64)
+THROUGH_COMPLEX = {
+    "product": lambda t: jnp.sum(jnp.abs(t * COMPLEX) ** 2),
+    "number": lambda t: jnp.real(jnp.exp(1j * t) ** 2),
+    "number and array": lambda t: jnp.real(jnp.sum(lax.complex(t, 2 * t) * COMPLEX)),
+    "branch": lambda t: jnp.imag(lax.cond(t > 0, jnp.sin, jnp.cos, t * (1 + 2j))),
+    "loop": lambda t: jnp.abs(lax.fori_loop(0, 3, lambda i, z: z * z + t, t * (1 + 2j))),
+    "scan": lambda t: jnp.abs(lax.scan(lambda z, w: (z * w + t, z), t * 2j, COMPLEX)[0]),
+}
+
+
+@pytest.mark.parametrize("name", THROUGH_COMPLEX)
+def test_tracker_from_a_real_number_through_complex_ones(name):
+    f = THROUGH_COMPLEX[name]
+    close(pb.grad(f, backend="tracker")(0.3), jax.jacfwd(f)(0.3), rtol=1e-4)

@@ -314,3 +314,68 @@ end
     @test PyBridge.zeros_init(key, Float32, (2,)) == Float32[0, 0]
     @test PyBridge.ones_init(key, Float32, (2,)) == Float32[1, 1]
 end
+
+@testset "nn: an overflow of the squares is no zero" begin
+    key = (UInt32(0), UInt32(0))
+    layers = (PyBridge.BatchNorm(2), PyBridge.BatchNorm(2; track_stats=false),
+        PyBridge.InstanceNorm(2), PyBridge.GroupNorm(2, 1), PyBridge.LayerNorm(4, 2))
+    @testset "$system: $layer" for (system, layer) in combined(SYSTEMS, layers)
+        params, state = PyBridge.init(key, layer)
+        x = Float32.(noise((4, 2, 3), 1))
+        w = Float32.(noise((4, 2, 3), 2))
+        f(x) = sum(w .* PyBridge.apply(layer, params, state, x; training=true)[1])
+        for size in (1f30, 1f20)
+            y, (gradient,) = value_and_gradient(system, f, size .* x)
+            @test isnan(y) && all(isnan, gradient)
+        end
+        y, (gradient,) = value_and_gradient(system, f, x)
+        @test isfinite(y) && all(isfinite, gradient) && any(!iszero, gradient)
+    end
+    layer = PyBridge.BatchNorm(1)
+    params, state = PyBridge.init(key, layer)
+    _, state = PyBridge.apply(layer, params, state, Float32[1f30 2f30]; training=true)
+    @test all(isinf, state.var)
+    @test all(isnan, PyBridge.apply(layer, params, state, Float32[1 2]; training=false)[1])
+end
+
+@testset "nn: masks through containers" begin
+    x = noise((3, 2, 4), 5)
+    mask = reshape([1, 1, 0, 1, 1, 1, 1, 0, 0, 1, 1, 1] .== 1, 3, 1, 4)
+    hole = ifelse.(mask, x, NaN)
+    norm, group = PyBridge.BatchNorm(2), PyBridge.GroupNorm(2, 2)
+    w = noise(size(x), 3)
+    containers = (
+        PyBridge.Chain(norm, y -> 2 .* y, group),
+        PyBridge.SkipConnection(PyBridge.Chain(identity, norm), (y, x) -> y .+ 1),
+        PyBridge.Parallel((a, b) -> a .- 2 .* b, norm, PyBridge.Chain(group)))
+    by_hand(layer::PyBridge.Layer, p, s, x) =
+        PyBridge.apply(layer, p, s, x; training=true, mask)[1]
+    by_hand(layer::PyBridge.Chain, p, s, x) =
+        foldl((y, i) -> by_hand(layer.layers[i], p[i], s[i], y), eachindex(layer.layers); init=x)
+    by_hand(layer::PyBridge.SkipConnection, p, s, x) =
+        layer.connection(by_hand(layer.layer, p, s, x), x)
+    by_hand(layer::PyBridge.Parallel, p, s, x) = layer.connection(
+        map((layer, p, s) -> by_hand(layer, p, s, x), layer.layers, p, s)...)
+    by_hand(f, p, s, x) = f(x)
+    @testset "$system: $(nameof(typeof(layer)))" for (system, layer) in
+        combined(SYSTEMS, containers)
+
+        params, state = randomised(layer, Float64)
+        f(p, x) = sum(abs2, w .* PyBridge.apply(layer, p, state, x; training=true, mask)[1])
+        y, gradient = value_and_gradient(system, f, params, hole)
+        @test y ≈ sum(abs2, w .* by_hand(layer, params, state, x))
+        @test close_to(gradient, differences(f, params, x))
+        @test all(iszero, gradient[2][.!(mask .| falses(size(x)))])
+    end
+
+    # A mask for each of the inputs, and a container without a layer that takes one.
+    pair = PyBridge.Parallel(tuple, norm, norm)
+    params, state = randomised(pair, Float64)
+    (y, z), _ = PyBridge.apply(
+        pair, params, state, (hole, x); training=false, mask=(mask, trues(1, 1, 1)))
+    alone(i; mask=nothing) =
+        PyBridge.apply(norm, params[i], state[i], x; training=false, mask)[1]
+    @test y == alone(1; mask) && z == alone(2)
+    @test_throws ArgumentError PyBridge.apply(
+        PyBridge.Chain(sin), ((;),), ((;),), x; mask)
+end

@@ -90,7 +90,7 @@ normalise_features(eps, x, scale, bias, mask) =
 
 function standardise_features(eps, x, scale, bias, mask)
     mean, var, count = moments(EACH_INSTANCE, x, mask)
-    root = inv.(sqrt.(var .+ convert(real_type(var), eps)))
+    root = inverse_deviation.(var, convert(real_type(var), eps))
     y = similar(x, result_type(x, scale, bias))
     map_cells!(y, (mask, x, scale, bias), (mean, root)) do m, x, scale, bias, mean, root
         kept(m, plus((x - mean) * times(scale, root), bias))

@@ -35,7 +35,7 @@ function standardise(how, training, x, scale, bias, running_mean, running_var, m
         training && check_count(how, x)
         mean, var, count = moments(how.sharing, x, mask)
     end
-    root = inv.(sqrt.(var .+ convert(real_type(var), how.eps)))
+    root = inverse_deviation.(var, convert(real_type(var), how.eps))
     slope = scale === nothing ? root : scale .* root
     y = similar(x, result_type(x, slope, bias))
     map_cells!(y, (mask, x), (mean, slope, bias)) do m, x, mean, slope, bias

@@ -77,6 +77,17 @@ function updated(running, fresh, count, momentum)
     end
 end
 
+"""
+    inverse_deviation(var, eps)
+
+Compute `1 / sqrt(var + eps)`, and NaN for a variance that the number type could not hold. An
+infinite variance is an overflow: dividing by it would turn all values into zeros.
+"""
+function inverse_deviation(var, eps)
+    root = inv(sqrt(var + eps))
+    return ifelse(isinf(primal(var)), oftype(root, NaN), root)
+end
+
 unbiased(var, count) = var .* (count ./ max.(count .- 1, 1))
 
 "A mask as an array of the size of `x`."
