@@ -77,6 +77,12 @@ def pytest_collection_modifyitems(config, items):
         item.add_marker("nightly")
 
 
+def pytest_collection_finish():
+    # What is imported and collected stays. The collector need not look at it after each file.
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     for peer in (name for mark in item.iter_markers("peers") for name in mark.args):

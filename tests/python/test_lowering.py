@@ -246,7 +246,7 @@ def test_letters_are_jaxs():
 def test_a_gradient_of_no_number_is_refused_before_julia_starts():
     with pytest.raises(pb.ArgumentTypeError, match="one real number"):
         pb.grad(lambda x: x, backend="zygote")(X)
-    with pytest.raises(pb.ArgumentTypeError, match="floating-point"):
+    with pytest.raises(pb.ArgumentTypeError, match="expected float16, .* got int64"):
         pb.grad(lambda x: x * 1.0, backend="zygote")(3)
 
 

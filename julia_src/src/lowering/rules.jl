@@ -7,8 +7,8 @@
 The function `f` with a rule. `value(xs...)` returns the value within a derivative and what
 `back` needs; `back(kept, ȳs)` returns a cotangent for each inexact argument, and
 `push(xs, ẋs)` the value and its tangent. All work on tuples. A rule may miss `push` or
-`back`: then it is `nothing`. `back` is JAX's program: it multiplies complex cotangents by the
-transpose, where ChainRules' rules multiply by the adjoint.
+`back`: then it is `nothing`. `back` is JAX's program: it multiplies complex cotangents by
+the transpose, where ChainRules' rules multiply by the adjoint.
 """
 struct Ruled{F,V,P,B} <: AbstractPrimitive
     f::F
