@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from quick import by_day
 
 import pybridge as pb
 from pybridge._errors import ArgumentTypeError, ArgumentValueError, UnknownBackendError
@@ -196,7 +197,7 @@ def test_a_function_that_computes_in_single_precision_inside_has_no_findings():
     assert check(jax.nn.dot_product_attention, q, k, v).findings == ()
 
 
-@pytest.mark.parametrize("scale", [1.0, -3.0, 0.4, 2.2])
+@pytest.mark.parametrize("scale", by_day([1.0, -3.0, 0.4, 2.2], [-3.0]))
 def test_noise_of_a_function_that_jax_cannot_trace_is_no_kink(scale):
     def f(x):
         y = jnp.sin(scale * x.astype(jnp.float32)) if x[0] < 9 else x
