@@ -22,6 +22,7 @@ from lowering_cases import (
     VALUES_ONLY,
     pool,
 )
+from quick import by_day
 
 import pybridge as pb
 from pybridge.lowering import lower
@@ -98,7 +99,11 @@ def test_the_values_are_jaxs(start, saw):
     compare(lower(f, *args)(*args), f(*args), rtol=2e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", DISCRETE)
+# XLA's older emitters, which the quick run has, make a NaN without mantissa bits an infinity.
+BY_DAY = [name for name in DISCRETE if name != "reduced precision"]
+
+
+@pytest.mark.parametrize("name", by_day(DISCRETE, BY_DAY))
 def test_the_value_is_jaxs_to_the_bit(name, saw):
     saw("value", lowered_cases([name], DISCRETE))
     f, *args = DISCRETE[name]
