@@ -70,8 +70,8 @@ def pytest_collection_modifyitems(config, items):
         if any(folder in item.path.parts for folder in ("bridge", "julia")):
             item.add_marker("julia")
         # The long run has properties with more examples, and Julia's own tests with all cases.
-        in_both = item.get_closest_marker("hypothesis") or "julia" in item.path.parts
-        if config.option.markexpr != QUICK and in_both:
+        in_both = any(item.get_closest_marker(name) for name in ("hypothesis", "both"))
+        if config.option.markexpr != QUICK and (in_both or "julia" in item.path.parts):
             item.add_marker("nightly")
     for item in left_for_the_night(i for i in items if not i.get_closest_marker("nightly")):
         item.add_marker("nightly")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import mmap
 import os
 import re
@@ -20,15 +21,34 @@ LONG = "PYBRIDGE_LONG_TESTS"  # an environment variable, which processes of a ru
 
 
 def examples(count: int) -> int:
-    """Return how many examples of a property a run takes: all of `count` in the long one."""
+    """Return how many examples, rounds or seconds a test takes: all of `count` in the long run.
+
+    A test that is no property, and so takes fewer by day, has the marker `both`.
+    """
     return count if LONG in os.environ else max(count // 4, 4)
 
 
+def combined(*choices: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Combine all choices in the long run; in the quick one, as few as have each of them."""
+    lists = [list(choice) for choice in choices]
+    if LONG in os.environ:
+        return list(itertools.product(*lists))
+    turns = range(max(map(len, lists)))
+    return [tuple(choice[i % len(choice)] for choice in lists) for i in turns]
+
+
 def by_day(cases: Iterable[Any], day: Iterable[Any]) -> list[Any]:
-    """Mark those of a test's cases that are not among `day` for the long run."""
+    """Mark those of a test's cases that are not among `day` for the long run.
+
+    A case is a value, or a tuple of the values of several parameters.
+    """
     day = list(day)
+    night = pytest.mark.nightly
     return [
-        case if case in day else pytest.param(case, marks=pytest.mark.nightly) for case in cases
+        case
+        if case in day
+        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=night)
+        for case in cases
     ]
 
 

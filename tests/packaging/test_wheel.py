@@ -79,6 +79,7 @@ def test_the_installed_package_works_without_julia(installed):
     assert "ad_systems" in run(installed, "-m", "pytest", "--markers", cwd=installed.parents[1])
 
 
+@pytest.mark.nightly  # PyBridge.jl is compiled anew in its folder
 @pytest.mark.julia
 def test_the_installed_package_loads_pybridge_jl(installed):
     program = """
