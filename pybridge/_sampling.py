@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _richardson as richardson
+from ._array_constants import tell_precisions_apart
 from ._errors import ArgumentTypeError, BridgeError, explain
 
 Convert = Callable[[np.ndarray, Any], Any]
@@ -26,6 +27,7 @@ def double_precision() -> Iterator[None]:
 
     Strict promotion is off as well: a float32 constant of the caller's meets float64 here.
     """
+    tell_precisions_apart()
     if hasattr(jax, "enable_x64"):
         wide = jax.enable_x64(True)
     else:

@@ -218,6 +218,34 @@ def test_check_says_why_a_value_is_not_finite():
     assert check(jax.nn.softplus, F32(100), backends=["jax"]).findings == ()
 
 
+RATES = np.array([1.0, 1.5, 0.3])  # in float64, as NumPy makes it
+
+
+def closing_over(form):
+    """Make the naive softplus of what a NumPy array scales, as programs hold such arrays."""
+    body = lambda x: jnp.log(1 + jnp.exp(x * RATES)).sum()  # noqa: E731
+    if form == "custom_jvp":
+        f = jax.custom_jvp(body)
+        f.defjvp(lambda p, t: (f(*p), (RATES * jax.nn.sigmoid(p[0] * RATES)).sum() * t[0]))
+        return f
+    if form == "scan":
+        return lambda x: jax.lax.scan(lambda c, _: (body(x), None), x, None, length=2)[0]
+    if form == "vmap of jit":
+        return lambda x: jax.vmap(jax.jit(body))(x * jnp.ones(2)).sum()
+    return {"plain": body, "jit": jax.jit(body)}[form]
+
+
+@pytest.mark.parametrize("form", ["plain", "jit", "custom_jvp", "scan", "vmap of jit"])
+def test_numpy_arrays_of_the_caller_have_his_precision_before_and_after(form):
+    """JAX alone mixes them up: what float64 has converted it takes for float32, and back."""
+    f = closing_over(form)
+    assert f(F32(1)).dtype == F32
+    held = jax.jit(lambda x: x * RATES).lower(F32(1)).compile()
+    assert not check(f, F32(100), backends=["jax"]).ok
+    assert check(f, F32(1), backends=["jax"]).findings == ()
+    assert jax.jit(lambda rates: 2 * rates)(RATES).dtype == held(F32(1)).dtype == F32
+
+
 def test_second_derivatives_at_tiny_numbers_are_seen_on_their_own_scale():
     x = np.array([3e-25, 4e-25])
     with double_precision():
