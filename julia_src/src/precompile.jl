@@ -1,10 +1,9 @@
-# Compile while the package is precompiled what the first call would wait for.
+# What the extensions run while they are precompiled: the first call would wait for it.
 
 """
     exercise(backend, points)
 
-Differentiate a small function at each of the points in the ways in which Python asks for it. The
-extensions run it while they are precompiled.
+Differentiate a small function at each of the points in the ways in which Python asks for it.
 """
 function exercise(backend, points=(1.0, [1.0, 2.0], Float32[1, 2]))
     f(x) = sum(abs2, x)
@@ -41,7 +40,12 @@ function exercise_lowered(backend)
     return value_and_gradient(backend, f, args, Val((1, 2, 3)))
 end
 
-@setup_workload begin
+"""
+    exercise_requests()
+
+Do what Python asks for by messages: prepare a call, run it, read what came out.
+"""
+function exercise_requests()
     output = zeros(Int64, 64)
     function ask(fields...)
         text = join(fields, '\x1f')
@@ -51,32 +55,38 @@ end
             return unsafe_string(Ptr{UInt8}(output[1]), output[2])
         end
     end
-    @compile_workload Base.disable_sigint() do
-        # Not `define`: a module made here would end up in the package's image.
-        id = register(identity)
-        for (spec, T) in (("(f8:1)", Float64), ("(f4:1)", Float32), ("(f8:2)", Float64))
-            prepared = parse(Int, ask("prepare", "call", id, "", "1", "logical", spec))
-            x, y = ones(T, 4), zeros(T, 4)
-            input, pointers = Int64[pointer(x), 2, 2], Int64[pointer(y)]
-            GC.@preserve x y input pointers output begin
-                c_run(prepared, pointer(input), pointer(output))
-                ask("structure", output[1])
-                c_run(prepared, pointer(input), pointer(output))
-                c_fetch(1, pointer(pointers), pointer(output))
-            end
-            ask("release_prepared", prepared)
+    # Not `define`: a module made here would end up in the package's image.
+    id = register(identity)
+    for (spec, T) in (("(f8:1)", Float64), ("(f4:1)", Float32), ("(f8:2)", Float64))
+        prepared = parse(Int, ask("prepare", "call", id, "", "1", "logical", spec))
+        x, y = ones(T, 4), zeros(T, 4)
+        input, pointers = Int64[pointer(x), 2, 2], Int64[pointer(y)]
+        GC.@preserve x y input pointers output begin
+            c_run(prepared, pointer(input), pointer(output))
+            ask("structure", output[1])
+            c_run(prepared, pointer(input), pointer(output))
+            c_fetch(1, pointer(pointers), pointer(output))
         end
-        compile("1", "call", "$id,,", "zygote", "(f4:1)", "f4:1", "|||", "f4:4", "f4:4", "",
-            "false", "logical")
-        x, y = ones(Float32, 4), zeros(Float32, 4)
-        addresses = Ptr{Cvoid}[pointer(x), pointer(y)]
-        GC.@preserve x y addresses run_at(program(0x1), pointer(addresses))
-        release_program("1")
-        find_outputs(string(id), "(f4:1)", "4", "logical")
-        within_gradient((1.0, [2.0]))
-        cond(true, identity, identity, 1.0)
-        mailbox = zeros(Int64, 16)
-        GC.@preserve mailbox c_serve(pointer(mailbox), 1)
-        empty!(FUNCTIONS.entries)
+        ask("release_prepared", prepared)
     end
+    find_outputs(string(id), "(f4:1)", "4", "logical")
+    mailbox = zeros(Int64, 16)
+    GC.@preserve mailbox c_serve(pointer(mailbox), 1)
+end
+
+"""
+    exercise_program(kind, backend, results)
+
+Run a program of `x -> sum(abs2, x)` as XLA does, a `:call` or a `:value_and_grad`. `results` are
+its results as Python describes them: "f4:4" is a vector of four numbers.
+"""
+function exercise_program(kind, backend, results)
+    id = register(x -> sum(abs2, x))
+    wrt = kind == :call ? "" : "0"
+    compile("1", string(kind), "$id,,", string(backend), "(f4:1)", "f4:0", "$wrt|||", "f4:4",
+        results, "", "false", "logical")
+    x, y, gradient = ones(Float32, 4), zeros(Float32, 1), zeros(Float32, 4)
+    addresses = Ptr{Cvoid}[pointer(x), pointer(y), pointer(gradient)]
+    GC.@preserve x y gradient addresses run_at(program(0x1), pointer(addresses))
+    release_program("1")
 end
