@@ -3,6 +3,8 @@
 module PyBridgeForwardDiffExt
 
 using ForwardDiff: ForwardDiff, Dual, Tag
+using LinearAlgebra: LinearAlgebra
+using NNlib: NNlib
 using PrecompileTools: @compile_workload
 using PyBridge: PyBridge, ForwardDiffBackend
 
@@ -18,8 +20,12 @@ function pushforward(::Type{T}, f, args, tangents) where {T}
 end
 
 PyBridge.primal(x::Dual) = PyBridge.primal(ForwardDiff.value(x))
-PyBridge.primal(x::AbstractArray{<:Dual}) = map(PyBridge.primal, x)
+PyBridge.primal(x::Complex{<:Dual}) = complex(map(PyBridge.primal, reim(x))...)
+PyBridge.primal(x::AbstractArray{<:Union{Dual,Complex{<:Dual}}}) = map(PyBridge.primal, x)
 PyBridge.primal_type(::Type{<:Dual{T,V}}) where {T,V} = PyBridge.primal_type(V)
+
+PyBridge.differentiation_order(x::Dual) =
+    1 + PyBridge.differentiation_order(ForwardDiff.value(x))
 
 # --- one direction -------------------------------------------------------------------------
 
@@ -184,6 +190,7 @@ end
 
 include("forwarddiff_jaxfunction.jl")
 include("forwarddiff_lowering.jl")
+include("forwarddiff_observation.jl")
 
 @compile_workload PyBridge.exercise(ForwardDiffBackend())
 

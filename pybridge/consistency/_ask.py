@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -337,13 +338,35 @@ def robust(values: Callable[..., Any], size: int) -> Callable[..., np.ndarray]:
     return safe
 
 
+# The numbers of Julia's systems, and the words in which Zygote and Yota say that they cannot.
+_OWN_NUMBERS = re.compile(r"\bDual\{|\bTracked\w+")
+_REFUSALS = (
+    "No derivative rule found for op",
+    "try/catch is not supported",
+    "Can't differentiate foreigncall",
+    "Can't differentiate gc_preserve",
+)
+
+
+def is_refused_by_julia(text: str) -> bool:
+    """Say whether a message is that of a Julia system that cannot run a function.
+
+    Such as one without a method for the system's own numbers: Tracker has no `floor`.
+    """
+    no_method = "MethodError" in text and _OWN_NUMBERS.search(text) is not None
+    return no_method or any(words in text for words in _REFUSALS)
+
+
 def is_unsupported(error: BaseException) -> bool:
     """Say whether a system refuses, as opposed to fails."""
     if isinstance(error, NotImplementedError):  # those of pybridge are among them
         return True
     if isinstance(error, JuliaError):
-        return error.julia_type.rpartition(".")[2] == "UnsupportedModeError"
+        if error.julia_type.rpartition(".")[2] == "UnsupportedModeError":
+            return True
     text = str(error)
+    if is_refused_by_julia(text):
+        return True
     return any(
         part in text
         for part in (

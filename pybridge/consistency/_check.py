@@ -21,7 +21,7 @@ from ._flat import find_flat
 from ._inside import compare_with_inside, find_inside
 from ._iterations import SolverAccuracy
 from ._merge import merge_findings
-from ._narrow import judge_truncation
+from ._narrow import find_truncation, judge_truncation
 from ._nonfinite import VALUE_NOT_FINITE, judge_non_finite, judge_value_not_finite
 from ._plain import Own, ask_own, judge_own, judge_values
 from ._point import Allowed, Point
@@ -190,7 +190,7 @@ class _Run:
             with subject.precision(), np.errstate(all="ignore"):
                 self._check_point(probe, xs, stable)
         self._judge_precision(stable)
-        self.findings += judge_truncation(subject.jaxpr, subject.given)
+        self.findings += self._truncations()
         return Report(
             subject.name,
             self.rows,
@@ -234,9 +234,11 @@ class _Run:
             point.ask(self.say)
         self.heard |= any(heard)
         if self.inside is None:
-            self.inside = find_inside(subject, self.systems, self.heard)
+            self.inside = find_inside(subject, self.systems, self.heard, self.weighted)
         if self.inside is not None:
-            self.findings += compare_with_inside(point, self.inside)
+            compared = compare_with_inside(point, self.inside)
+            self.findings += compared
+            stable = stable and not any(f.kind == "random" for f in compared)
         self.say(f"{probe.name}: comparing")
         found: list[Finding] = list(point.findings)
         if not point.is_finite():
@@ -259,9 +261,13 @@ class _Run:
                         found += more
                         point.answers += answers
         if subject.is_julia:
+            from ._in_julia import explain_in_julia
             from ._zeros import find_zeros
 
-            found += find_zeros(subject, xs, [system.name for system in self.systems], probe.name)
+            found = explain_in_julia(found, point)
+            wrong = {name for f in found if f.severity == "error" for name in f.systems}
+            names = [system.name for system in self.systems if system.name not in wrong]
+            found += find_zeros(subject, xs, names, probe.name)
         elif subject.jaxpr is not None:
             try:
                 found += find_out_of_bounds(subject.jaxpr, xs, probe.name)
@@ -306,6 +312,23 @@ class _Run:
             return judge_rounding(self.subject, self.weighted, own_results(own))
         with self.subject.precision():
             return judge_rounding(self.subject, self.weighted, double_results(point))
+
+    def _truncations(self) -> list[Finding]:
+        """Note a cast to single precision in a function of double precision."""
+        subject = self.subject
+        if subject.is_julia:
+            is_double = any(
+                np.asarray(x).dtype in (np.float64, np.complex128) for x in subject.given
+            )
+            seen = subject.sightings.first("narrow") if is_double else None
+            if seen is None:
+                return []
+            return judge_truncation(seen.name.lower(), seen.location, (), seen.name)
+        found = find_truncation(subject.jaxpr, subject.given) if subject.jaxpr else None
+        if found is None:
+            return []
+        line, dtype = found
+        return judge_truncation(dtype, line, ("jax",), "convert_element_type")
 
     def _note_failure(self, probe: Probe, error: Exception) -> None:
         self.findings.append(

@@ -262,17 +262,21 @@ def _name_fault(
     apart: bool,
 ) -> Finding:
     """Choose the kind, and say who is wrong."""
-    names = tuple(dict.fromkeys(name for name, _ in bad))
+    systems = tuple(dict.fromkeys(name for name, _ in bad))
+    if point.subject.is_julia:
+        # There JAX is Zygote, ForwardDiff and their like, and no witness beside them.
+        bad, good = _without_jax(bad), _without_jax(good)
     modes = {mode for _, mode in bad}
     mode = modes.pop() if len(modes) == 1 and modes <= {"forward", "reverse"} else None
     common: dict[str, Any] = {
-        "systems": names,
+        "systems": systems,
         "mode": mode,
         "probe": point.probe.name,
         "argument": point.subject.paths[line.leaf] if line.leaf is not None else "",
         "element": line.element or None,
         "numbers": numbers,
     }
+    names = tuple(dict.fromkeys(name for name, _ in bad))
     who, give = join(names), gives(names)
     mine = [x for key, x in numbers.items() if key.split(" (")[0] in names and np.isfinite(x)]
     got = max(mine, key=lambda x: abs(x - numbers["finite"]), default=np.nan)
@@ -327,6 +331,11 @@ def _name_fault(
         advice="The derivative is not that of the function: a wrong rule, a stopped gradient, a "
         "rounding or an integer in between.",
     )
+
+
+def _without_jax(whos: tuple[Who, ...]) -> tuple[Who, ...]:
+    """Leave out JAX, unless it is alone."""
+    return tuple(who for who in whos if who[0] != "jax") or whos
 
 
 def _disagreements(point: Point) -> list[Finding]:

@@ -23,6 +23,13 @@ _COMPARISONS = frozenset({"eq", "ge", "gt", "le", "lt", "ne"})
 _BRANCHES = ("cond", "pybridge_switch")
 
 
+FLAT_ADVICE = (
+    "The derivative of a step function is 0, and no optimiser moves this argument. Leave the "
+    "operation out where it is differentiated, replace it by a smooth one, or give it a rule (a "
+    "straight-through estimator)."
+)
+
+
 class Flow(NamedTuple):
     """How a number depends on an argument.
 
@@ -82,9 +89,7 @@ def find_flat(
                 argument=path,
                 location=line,
                 primitive=primitive,
-                advice="The derivative of a step function is 0, and no optimiser moves this "
-                "argument. Leave the operation out where it is differentiated, replace it by a "
-                "smooth one, or give it a rule (a straight-through estimator).",
+                advice=FLAT_ADVICE,
             )
         )
     return findings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._ask import at_many, robust
+from ._ask import JuliaSystem, Weighted, at_many, robust
 from ._findings import Finding
 from ._lines import Along
 from ._plain import mode_dependent
@@ -22,23 +21,20 @@ from ._values import as_if_differentiated, asks_within_gradient
 
 Inside = Callable[[Arrays], Any]
 
-# Julia source that does something else inside a gradient says so.
-_JULIA_ASKS = re.compile(r"within_gradient|is_differentiating|[Dd]ropout|BatchNorm|batchnorm")
 
-
-def find_inside(subject: Subject, systems: Sequence[Any], heard: bool) -> Inside | None:
+def find_inside(
+    subject: Subject, systems: Sequence[Any], heard: bool, weighted: Weighted
+) -> Inside | None:
     """Find the function as it is inside a gradient, if it asks where it is.
 
     Args:
         subject: what is checked.
-        systems: the AD systems; a Julia function is called with ForwardDiff's numbers.
+        systems: the AD systems.
         heard: whether JAX answered the question with True while it differentiated the function.
+        weighted: the weights of its outputs.
     """
     if subject.is_julia:
-        forward = [s for s in systems if s.name == "forwarddiff"]
-        if not forward or not _JULIA_ASKS.search(subject.name):
-            return None
-        return lambda xs: forward[0].forward(xs, tuple(map(np.zeros_like, xs)))[0]
+        return _find_inside_julia(subject, weighted)
     if subject.jaxpr is not None:
         # Of what is not differentiated, JAX's answer is False everywhere.
         unheard = not heard and any(system.name == "jax" for system in systems)
@@ -53,6 +49,17 @@ def find_inside(subject: Subject, systems: Sequence[Any], heard: bool) -> Inside
         return jax.jvp(lambda *ys: subject.call(ys), arrays, zeros)[0]
 
     return inside
+
+
+def _find_inside_julia(subject: Subject, weighted: Weighted) -> Inside | None:
+    """Call a Julia function that was heard to ask with ForwardDiff's numbers, or under Zygote."""
+    if subject.sightings.asks is None:
+        return None
+    if subject.sightings.is_stopped:
+        zygote = JuliaSystem("zygote", subject, weighted, second=False)
+        return lambda xs: zygote.reverse(xs)[0]
+    forward = JuliaSystem("forwarddiff", subject, weighted, second=False)
+    return lambda xs: forward.forward(xs, tuple(map(np.zeros_like, xs)))[0]
 
 
 def compare_with_inside(point: Point, inside: Inside) -> list[Finding]:
@@ -73,7 +80,10 @@ def compare_with_inside(point: Point, inside: Inside) -> list[Finding]:
 
     many = one_by_one if subject.is_julia else at_many(flat, subject)
     before = [point.along(line) for line in point.lines]
-    point.see(robust(many, weighted.flat_weights.size), tuple(map(np.asarray, inside(point.xs))))
+    answered, again = (tuple(map(np.asarray, inside(point.xs))) for _ in range(2))
+    if not all(map(np.array_equal, answered, again, [True] * len(again))):
+        return [_random(point)]
+    point.see(robust(many, weighted.flat_weights.size), answered)
     if not np.allclose(point.origin, weighted.flat(point.plain), rtol=1e-10):
         return _find_mixed(point, before)  # the values tell
     for line, outside in zip(point.lines[:3], before, strict=False):
@@ -84,6 +94,18 @@ def compare_with_inside(point: Point, inside: Inside) -> list[Finding]:
             names = tuple(dict.fromkeys(name for name, _ in point.slopes))
             return [mode_dependent(point, title, numbers, names)]
     return []
+
+
+def _random(point: Point) -> Finding:
+    note = mode_dependent(point, "", {}, tuple(dict.fromkeys(name for name, _ in point.slopes)))
+    return replace(
+        note,
+        kind="random",
+        severity="warning",
+        title="two calls inside a gradient give different numbers",
+        advice="Derivatives were not compared: none is defined. Give the layer a fixed mask, or a "
+        "key as PyBridge.dropout takes one.",
+    )
 
 
 def _differ(one: Along, slope: float) -> bool:

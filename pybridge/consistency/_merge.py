@@ -15,13 +15,24 @@ def merge_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     # A derivative that is NaN says all about an argument at a point: whether the value jumps there
     # as well, and which elements differences know a slope of, is no news.
     errors = [f for f in kept if f.kind == "non-finite" and f.severity == "error"]
-    told = {(f.probe, f.argument) for f in errors if f.mode != "second"}
+    errors = [f for f in errors if f.mode != "second"]
     lesser = ("non-finite", "special-case")
     return tuple(
         f
         for f in kept
-        if f.severity == "error" or f.kind not in lesser or (f.probe, f.argument) not in told
+        if f.severity == "error" or f.kind not in lesser or not any(_tells(e, f) for e in errors)
     )
+
+
+def _tells(error: Finding, lesser: Finding) -> bool:
+    """Say whether an error is about all that a lesser finding is about.
+
+    One about forward mode alone says nothing of NaN in reverse mode.
+    """
+    same = (error.probe, error.argument) == (lesser.probe, lesser.argument)
+    if lesser.kind != "non-finite" or error.mode is None:
+        return same
+    return same and error.mode == lesser.mode and set(lesser.systems) <= set(error.systems)
 
 
 def _once(findings: Sequence[Finding]) -> list[Finding]:

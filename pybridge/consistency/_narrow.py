@@ -56,23 +56,26 @@ def find_truncation(closed: ClosedJaxpr, xs: Sequence[Any]) -> tuple[Location, s
 
 
 def judge_truncation(
-    closed: ClosedJaxpr | None, xs: Sequence[Any], name: str = "jax"
+    dtype: str, line: Location | None, systems: tuple[str, ...], primitive: str
 ) -> list[Finding]:
-    """Note that a function of double precision computes a part of itself in a narrower one."""
-    found = find_truncation(closed, xs) if closed is not None else None
-    if found is None:
-        return []
-    line, dtype = found
+    """Note that a function of double precision computes a part of itself in a narrower one.
+
+    Args:
+        dtype: the narrower one.
+        line: where it is cast to that.
+        systems: those that it is about.
+        primitive: the cast.
+    """
     digits = int(-np.log10(float(jnp.finfo(dtype).eps)))
     return [
         Finding(
             "precision",
             "note",
             f"the arguments are in double precision, and a cast to {dtype} leaves {digits} digits",
-            systems=(name,),
+            systems=systems,
             mode="value",
             location=line,
-            primitive="convert_element_type",
+            primitive=primitive,
             numbers={"digits": digits},
             advice="Differences see these digits alone, and the table shows them. Leave the cast "
             "out, or cast to the dtype of the argument.",

@@ -23,8 +23,10 @@ _ELEMENTS = 3
 
 _ADVICE = (
     "Keep the operation away from the argument that it has no derivative at: choose the argument "
-    "before it (a second where), or use pb.cond or pb.strong_zero."
+    "before it ({})."
 )
+_ADVICE_IN_PYTHON = _ADVICE.format("a second where, pb.cond or pb.strong_zero")
+_ADVICE_IN_JULIA = _ADVICE.format("PyBridge.cond runs the branch taken alone")
 
 
 def judge_non_finite(point: Point) -> list[Finding]:
@@ -97,7 +99,7 @@ def _finding(point: Point, line: Line, whos: list[Who], many: int) -> Finding:
     numbers["finite"] = one.slope / unit
     where = f"{join(names)}{f' in {mode} mode' if mode else ''} {gives(names)}"
     title = f"{where} {_word(shown)}, where the value is finite"
-    severity, advice = "error", _ADVICE
+    severity, advice = "error", _ADVICE_IN_JULIA if point.subject.is_julia else _ADVICE_IN_PYTHON
     if one.kind == "vertical" and not others:
         agree = all(np.isinf(s) and s == one.slope for s in slopes.values())
         severity = "note" if agree else "warning"
@@ -137,6 +139,8 @@ def _word(x: float) -> str:
 
 def _explain(point: Point) -> NaNExplanation | None:
     """Ask `explain_nan` where the number comes from; None where it cannot tell."""
+    if point.subject.is_julia:
+        return None  # of the one operation that calls Julia
     # It runs the user's function in ways of its own, and what it says is an addition.
     with contextlib.suppress(Exception), point.subject.precision():
         return find_non_finite(point.subject.f, point.subject.args_at(point.xs))

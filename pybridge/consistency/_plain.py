@@ -236,7 +236,10 @@ def mode_dependent(
 ) -> Finding:
     """Note that a function does something else inside a gradient, on purpose."""
     line = None
-    if point.subject.jaxpr is not None:
+    if point.subject.is_julia:
+        asks = point.subject.sightings.asks
+        line = asks.location if asks is not None else None
+    elif point.subject.jaxpr is not None:
         from .._jaxprs import user_line
         from ._interpret import equations
         from ._values import ASKS

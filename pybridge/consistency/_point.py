@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import ArgumentValueError, explain, first_line
-from ._ask import AtOnce, Weighted, is_unsupported
+from .._errors import ArgumentValueError, JuliaError, explain, first_line
+from ._ask import AtOnce, Weighted, is_refused_by_julia, is_unsupported
 from ._findings import Finding, Probe, SystemAnswer
 from ._iterations import SolverAccuracy
 from ._lines import Along, Sample, along, noise_of
@@ -229,7 +229,9 @@ class Point:
     def _failed(self, name: str, mode: str, error: Exception) -> None:
         """Turn an exception of a system into a finding."""
         refused = is_unsupported(error)
-        what = "has no such rule" if refused else "raises an exception"
+        runs = not isinstance(error, JuliaError) or not is_refused_by_julia(str(error))
+        what = "has no such rule" if runs else "cannot run the function"
+        what = what if refused else "raises an exception"
         self.findings.append(
             Finding(
                 "unsupported" if refused else "exception",

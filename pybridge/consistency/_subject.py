@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,9 @@ from .._sampling import double_precision, widen
 from ..interop import JuliaFunction
 from ._interpret import contains
 from ._narrow import coarsest
+
+if TYPE_CHECKING:
+    from ._sightings import Sightings
 
 Arrays = Sequence[Any]
 
@@ -94,7 +97,21 @@ class Subject:
     @cached_property
     def rounding(self) -> float:
         """The relative rounding error of the narrowest numbers that the value passes through."""
+        if self.is_julia:
+            return self.sightings.rounding if self.wide else 0.0
         return 0.0 if self.jaxpr is None else coarsest(self.jaxpr)
+
+    @cached_property
+    def sightings(self) -> Sightings:
+        """What a Julia function does at the given point."""
+        return self.sightings_at(self.at(self.point))
+
+    def sightings_at(self, xs: Arrays) -> Sightings:
+        """What a Julia function does at a point; nothing is run before it is asked for."""
+        from ._sightings import Sightings
+
+        assert isinstance(self.f, JuliaFunction)
+        return Sightings(self.f, self.args_at(xs))
 
     @property
     def dtype(self) -> np.dtype:

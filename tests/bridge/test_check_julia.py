@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from quick import by_day
 
 import pybridge as pb
 from pybridge.consistency import load_scenarios
@@ -17,13 +18,20 @@ def run(name, **options):
     return check(pb.from_julia(scenario.julia), *scenario.args, **options)
 
 
-def test_a_smooth_julia_function_has_no_findings():
-    report = check(pb.from_julia("(x, w) -> sum(tanh.(w * x))"), np.array([0.5, -1.0]), np.eye(2))
+SMOOTH = {
+    "x -> sum(tanh.(x))": (np.array([0.5, -1.0]),),
+    "(x, w) -> sum(tanh.(w * x))": (np.array([0.5, -1.0]), np.eye(2)),
+}
+
+
+@pytest.mark.parametrize("source", by_day(SMOOTH, ["x -> sum(tanh.(x))"]))
+def test_a_smooth_julia_function_has_no_findings(source):
+    report = check(pb.from_julia(source), *SMOOTH[source])
     assert report.findings == ()
     asked = {(answer.system, answer.mode) for answer in report.answers}
     assert {("zygote", "reverse"), ("zygote", "second"), ("forwarddiff", "forward")} <= asked
     assert {("tracker", "reverse"), ("yota", "reverse"), ("jax", "forward")} <= asked
-    assert report.sources == {"Julia": "(x, w) -> sum(tanh.(w * x))"}
+    assert report.sources == {"Julia": source}
 
 
 def test_several_outputs_are_weighed():
