@@ -18,6 +18,23 @@ PyBridge.within_gradient(::TrackedReal) = true
 PyBridge.within_gradient(::TrackedArray) = true
 PyBridge.within_gradient(::AbstractArray{<:TrackedReal}) = true
 
+PyBridge.differentiation_order(x::Union{TrackedReal,TrackedArray}) =
+    derivatives_on(Tracker.tracker(x)) + PyBridge.differentiation_order(Tracker.data(x))
+PyBridge.differentiation_order(x::AbstractArray{<:TrackedReal}) = PyBridge.largest_order(x)
+
+# A gradient within another one tracks its arguments again, with `param`: the identity, with
+# which nothing else is tracked.
+const IsParam = typeof(last(Tracker._forward(identity, 0.0)))
+
+derivatives_on(::Nothing, known=IdDict{Any,Int}()) = 0
+function derivatives_on(x::Tracker.Tracked, known=IdDict{Any,Int}())
+    Tracker.isleaf(x) && return 1
+    return get!(known, x) do
+        of_arguments = maximum(arg -> derivatives_on(arg, known), x.f.args; init=0)
+        of_arguments + (x.f.func isa IsParam)
+    end
+end
+
 PyBridge.primal(x::Union{TrackedReal,TrackedArray}) = Tracker.data(x)
 PyBridge.primal(x::AbstractArray{<:TrackedReal}) = map(Tracker.data, x)
 PyBridge.primal_type(::Type{TrackedReal{T}}) where {T} = PyBridge.primal_type(T)

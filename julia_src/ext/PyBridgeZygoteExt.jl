@@ -2,8 +2,7 @@
 # nothing here: Zygote reads their ChainRules rules.
 module PyBridgeZygoteExt
 
-using ChainRulesCore: ChainRulesCore, AbstractZero
-using PrecompileTools: @compile_workload
+using ChainRulesCore: ChainRulesCore, AbstractZero, NoTangent
 using PyBridge: PyBridge, ZygoteBackend
 using Zygote: Zygote
 
@@ -48,6 +47,16 @@ function seed!(context, y::AbstractDict, ȳ::NamedTuple)
     return kept
 end
 
+# Every call with keywords has Julia compare their names. Zygote can differentiate what it
+# makes of that once, and not twice, as for `Zygote.hessian_reverse`: names have no derivative.
+@static if isdefined(Base, :diff_names)
+    function ChainRulesCore.rrule(
+        ::Zygote.ZygoteRuleConfig, ::typeof(Base.diff_names), given, known
+    )
+        return Base.diff_names(given, known), _ -> ntuple(_ -> NoTangent(), 3)
+    end
+end
+
 # Forward over reverse, as Zygote.hessian does it, with the ForwardDiff that Zygote brings.
 function PyBridge.hessian(b::ZygoteBackend, f, args::Tuple, argnums::Val)
     g, selected = PyBridge.with_arguments(f, args, argnums)
@@ -61,9 +70,6 @@ function PyBridge.hessian(b::ZygoteBackend, f, args::Tuple, argnums::Val)
     return Zygote.ForwardDiff.jacobian(gradient, PyBridge.ravel(selected))
 end
 
-@compile_workload begin
-    PyBridge.exercise(ZygoteBackend())
-    PyBridge.exercise_lowered(ZygoteBackend())
-end
+include("zygote_observation.jl")
 
 end

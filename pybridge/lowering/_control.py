@@ -14,6 +14,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from ..primitives._filling import least_place, read_at
 from ._emit import is_key
+from ._folds import traced
 from ._registry import Many, emits
 from ._text import tuple_text, val
 
@@ -42,18 +43,12 @@ def _branches(eqn: Any, index: str, operands: list[str], branches: Any) -> str:
 
 @emits("pybridge_first_place")
 def _first_place(eqn: Any) -> str:
-    return _as_program(eqn, least_place, "first_place")
+    return traced(eqn, functools.partial(least_place, **eqn.params))
 
 
 @emits("pybridge_filler")
 def _filler(eqn: Any) -> str:
-    return eqn.call("stop_gradient", _as_program(eqn, read_at, "filler"))
-
-
-def _as_program(eqn: Any, function: Any, name: str) -> str:
-    structs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.eqn.invars]
-    program = jax.make_jaxpr(functools.partial(function, **eqn.params))(*structs)
-    return f"{eqn.function(program, name)}({', '.join(eqn.args)})"
+    return eqn.call("stop_gradient", traced(eqn, functools.partial(read_at, **eqn.params)))
 
 
 @emits("platform_index")

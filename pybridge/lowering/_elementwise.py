@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ._registry import emits, emits_alike
-from ._text import julia_type, val
+from ._text import julia_type, literal, val
 
 # JAX's name is Julia's, and the operands are all there is.
 SAME = """abs acos acosh add and asin asinh atan atan2 atanh cbrt ceil clamp clz complex conj
@@ -89,6 +91,15 @@ def _within_gradient(eqn: Any) -> str:
     if eqn.source.asks and not any(eqn.moving):
         return "false"
     return eqn.call("within_gradient", *(a for a, m in zip(eqn.args, eqn.moving, strict=True) if m))
+
+
+@emits("differentiation_order")
+def _differentiation_order(eqn: Any) -> str:
+    int32 = np.dtype(np.int32)
+    if eqn.source.asks and not any(eqn.moving):
+        return literal(0, int32)
+    order = eqn.call("differentiation_order")
+    return eqn.call("convert_element_type", order, val(julia_type(int32)))
 
 
 @emits("stop_gradient")

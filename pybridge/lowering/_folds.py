@@ -143,7 +143,7 @@ def _joined(combine: Combine, a: Side, b: Side) -> Values:
     ]
 
 
-def traced(eqn: Any, program: Callable[..., Values]) -> str:
+def traced(eqn: Any, program: Callable[..., Any]) -> str:
     """Write an equation as a program of JAX's own operations, which is lowered in its place."""
     types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.eqn.invars]
     closed = jax.make_jaxpr(program)(*types)

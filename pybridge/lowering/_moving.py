@@ -18,8 +18,9 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from .._jaxprs import closed_over, inner_jaxprs
 
-_STOPS = frozenset(
-    "stop_gradient within_gradient pybridge_first_place pybridge_filler pybridge_lane_any".split()
+_QUESTIONS = frozenset(("within_gradient", "differentiation_order"))
+_STOPS = _QUESTIONS.union(
+    "stop_gradient pybridge_first_place pybridge_filler pybridge_lane_any".split()
 )
 CALLS = frozenset("jit pjit closed_call core_call checkpoint remat remat2".split())
 
@@ -29,7 +30,7 @@ Flags = tuple[bool, ...]
 def asks(jaxpr: Any) -> bool:
     """Tell whether it matters for a program which of its arguments carry a derivative."""
     return any(
-        eqn.primitive.name == "within_gradient"
+        eqn.primitive.name in _QUESTIONS
         or closed_over(eqn)
         or any(asks(inner.jaxpr) for inner in inner_jaxprs(eqn))
         for eqn in jaxpr.eqns

@@ -82,7 +82,7 @@ def _traced(
 
 # What hands its operands on, or takes keys as such.
 _OPAQUE = """call checkpoint closed_call cond copy copy_p core_call custom_jvp_call
-custom_vjp_call custom_vjp_call_jaxpr device_put jit optimization_barrier pjit
+custom_vjp_call custom_vjp_call_jaxpr device_put differentiation_order jit optimization_barrier pjit
 pybridge_filler pybridge_guard pybridge_switch pvary random_bits random_clone random_fold_in
 random_gamma random_split random_unwrap remat remat2 reshard scan sharding_constraint
 stop_gradient while within_gradient""".split()

@@ -27,7 +27,7 @@ from jax.interpreters import partial_eval as pe
 
 from .._errors import IndexOutOfBoundsError, explain
 from .._jaxprs import Primitive
-from ._filling import first_true
+from ._filling import first_true, number
 
 _LARGEST = np.iinfo(np.int32).max
 
@@ -75,8 +75,8 @@ def place(
     if mode == "error":
         indices = in_bounds_p.bind(indices, size=size, where=where, axis=axis)
     # All of the arithmetic is in the indices' own width, where `size` fits.
-    length = _number(size, indices.dtype)
-    last = _number(max(size - 1, 0), indices.dtype)
+    length = number(size, indices.dtype)
+    last = number(max(size - 1, 0), indices.dtype)
     valid = None
     if mode == "wrap":
         indices = indices if size == 0 else jnp.mod(indices, length)
@@ -85,7 +85,7 @@ def place(
             valid = ~_is_outside(indices, size)
         if jnp.issubdtype(indices.dtype, jnp.signedinteger):
             indices = jnp.where(indices < 0, indices + length, indices)
-    inside = lax.clamp(_number(0, indices.dtype), indices, last)
+    inside = lax.clamp(number(0, indices.dtype), indices, last)
     return lax.convert_element_type(inside, _position_dtype(size)), valid
 
 
@@ -103,11 +103,6 @@ def _place_known(indices: np.ndarray, size: int, mode: str) -> tuple[np.ndarray,
             indices = np.where(indices < 0, indices + size, indices)
     inside = np.minimum(np.maximum(indices, 0), max(size - 1, 0))
     return inside.astype(_position_dtype(size)), valid if mode == "fill" else None
-
-
-def _number(size: Any, dtype: Any) -> Any:
-    """Return a size as a scalar of a dtype; a symbolic one is a value of the program."""
-    return np.asarray(size, dtype) if isinstance(size, int) else jnp.asarray(size, dtype)
 
 
 def _is_large(size: Any) -> bool:
@@ -130,9 +125,9 @@ def _widened(indices: Any, size: int) -> Any:
 
 
 def _is_outside(indices: Any, size: int) -> Any:
-    outside = indices >= _number(size, indices.dtype)
+    outside = indices >= number(size, indices.dtype)
     if jnp.issubdtype(indices.dtype, jnp.signedinteger):
-        outside |= indices < _number(-size, indices.dtype)
+        outside |= indices < number(-size, indices.dtype)
     return outside
 
 

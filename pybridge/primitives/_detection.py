@@ -205,10 +205,13 @@ def listen() -> Iterator[list[bool]]:
         _heard.reset(token)
 
 
-def _answer_aval(aval: Any, *others: Any) -> ShapedArray:
-    # The mesh is part of a type. The answer is on it, and the same on all of its devices.
+def answer_aval(aval: Any, *others: Any, dtype: Any = np.bool_) -> ShapedArray:
+    """Return the type of an answer about values of a type, a scalar.
+
+    The mesh is part of a type. The answer is on it, and the same on all of its devices.
+    """
     sharding = NamedSharding(aval.sharding.mesh, PartitionSpec())
-    return ShapedArray((), np.dtype(np.bool_), sharding=sharding)
+    return ShapedArray((), np.dtype(dtype), sharding=sharding)
 
 
 def _jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
@@ -218,7 +221,7 @@ def _jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
     if carried and heard is not None:
         heard.append(True)
     answer = np.True_ if carried else within_gradient_p.bind(*primals)
-    return answer, ad.Zero(_answer_aval(jax.typeof(primals[0])).to_tangent_aval())
+    return answer, ad.Zero(answer_aval(jax.typeof(primals[0])).to_tangent_aval())
 
 
 def _batch(operands: Any, dims: Any) -> tuple[Any, None]:
@@ -236,7 +239,7 @@ def _partial_eval(trace: Any, *tracers: Any) -> Any:
 
 
 within_gradient_p.def_impl(lambda *operands: np.False_)
-within_gradient_p.def_abstract_eval(_answer_aval)
+within_gradient_p.def_abstract_eval(answer_aval)
 mlir.register_lowering(
     within_gradient_p,
     mlir.lower_fun(lambda *operands: np.False_, multiple_results=False),

@@ -53,7 +53,7 @@ def first_place(mask: Any, rows: int = 0) -> Any:
 
 def holds_somewhere(mask: Any, place: Any) -> Any:
     """Return whether `place = first_place(mask, rows)` is one, bool of shape (*rows,)."""
-    return place < _number(math.prod(jnp.shape(mask)[jnp.ndim(place) :]), place.dtype)
+    return place < number(math.prod(jnp.shape(mask)[jnp.ndim(place) :]), place.dtype)
 
 
 def any_taken(mask: Any) -> Any:
@@ -134,8 +134,8 @@ def least_place(mask: Any, axes: Sequence[int]) -> Any:
     place = jnp.zeros((), dtype)
     for axis, size in zip(axes, sizes, strict=True):
         along = lax.broadcasted_iota(dtype, mask.shape, axis)
-        place = place * _number(size, dtype) + along
-    nowhere = jnp.broadcast_to(_number(math.prod(sizes), dtype), mask.shape)
+        place = place * number(size, dtype) + along
+    nowhere = jnp.broadcast_to(number(math.prod(sizes), dtype), mask.shape)
     return jnp.min(select(mask, place, nowhere), axes, initial=jnp.iinfo(dtype).max)
 
 
@@ -151,7 +151,7 @@ def read_at(place: Any, x: Any, *, lanes: int) -> Any:
         An array of shape (*rows, *rest). Where the mask holds nowhere, one of its lanes.
     """
     rows = jnp.ndim(place)
-    sizes = [_number(n, place.dtype) for n in x.shape[rows : rows + lanes]]
+    sizes = [number(n, place.dtype) for n in x.shape[rows : rows + lanes]]
     inside = jnp.minimum(place, functools.reduce(lax.mul, sizes) - np.ones((), place.dtype))
     positions = []
     for size in reversed(sizes):
@@ -187,8 +187,8 @@ def _place_dtype(count: Any) -> Any:
     return np.dtype(next(fits))
 
 
-def _number(size: Any, dtype: Any) -> Any:
-    """Return a size as a scalar; a symbolic one is a value of the program."""
+def number(size: Any, dtype: Any) -> Any:
+    """Return a size as a scalar of a dtype; a symbolic one is a value of the program."""
     return np.asarray(size, dtype) if isinstance(size, int) else jnp.asarray(size, dtype)
 
 

@@ -74,6 +74,35 @@ end
     end
 end
 
+# Zygote needs minutes to compile its own pullbacks, so the long run has them.
+@testset "nn: second derivatives, reverse over reverse" begin
+    w = noise((2, 2, 3), 4)
+    along = (scale=[1.5 0.5; 1.0 2.0], bias=[0.1 0.2; 0.3 0.4])
+    state = (mean=[0.1, 0.2], var=[1.0, 2.0])
+    function loss(x)
+        params = (scale=x[1, :, 1], bias=x[2, :, 2])
+        y, _ = PyBridge.batchnorm(params, state, x)
+        y, _ = PyBridge.layernorm(along, (;), y; size=(2, 2))
+        return sum(w .* sin.(PyBridge.dropout((0x00000000, 0x0000002a), y, 0.3)))
+    end
+    x = noise((2, 2, 3), 2)
+    LONG && @test Zygote.hessian_reverse(loss, x) ≈ Zygote.hessian(loss, x)
+
+    others = (x -> PyBridge.batchnorm((;), state, x; training=false)[1],
+        x -> PyBridge.instancenorm((;), (;), x; training=true)[1],
+        x -> PyBridge.groupnorm((;), (;), x; groups=1)[1],
+        x -> PyBridge.apply(PyBridge.LayerNorm((2, 2), tanh), along, (;), x)[1],
+        x -> PyBridge.alphadropout((0x00000000, 0x0000002a), x, 0.3))
+    for f in (LONG ? others : ())
+        g(x) = sum(w .* sin.(f(x)))
+        @test Zygote.hessian_reverse(g, x) ≈ Zygote.hessian(g, x)
+    end
+
+    # What stands inside a third one is an error and not a derivative that is left out.
+    @test_throws ArgumentError PyBridge.ChainRulesCore.rrule(
+        PyBridge.pulled_again, PyBridge.rescaled, (x, x, (1,)), x, (x, x, nothing))
+end
+
 @testset "nn: masks" begin
     x = noise((3, 2, 4), 5)
     mask = reshape([1, 1, 0, 1, 1, 1, 1, 0, 0, 1, 1, 1] .== 1, 3, 1, 4)

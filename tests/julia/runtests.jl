@@ -7,6 +7,7 @@ include("setup.jl")
 
 @testset "PyBridge" begin
     include("detection.jl")
+    include("order.jl")
     include("cond.jl")
     include("switch.jl")
     include("take.jl")
@@ -17,5 +18,6 @@ include("setup.jl")
     include("bridge.jl")
     include("devices.jl")
     include("scenarios.jl")
+    include("docstrings.jl")
     include("formalities.jl")
 end

@@ -113,7 +113,12 @@ const FloatOrComplex = Union{AbstractFloat,Complex}
 # NaN wins; of two equal values each gets half of the derivative.
 @inline larger(x, y) = Base.max(x, y)
 @inline larger(x::Bool, y::Bool) = x | y
+@inline larger(x::Complex, y::Complex) = ifelse(ordered(>, primal(x), primal(y)), x, y)
 @inline smaller(x, y) = Base.min(x, y)
+@inline smaller(x::Complex, y::Complex) = ifelse(ordered(<, primal(x), primal(y)), x, y)
+# Complex numbers are ordered by their real parts, and equal ones by their imaginary parts.
+@inline ordered(order::F, x, y) where {F} = Base.real(x) == Base.real(y) ?
+    order(Base.imag(x), Base.imag(y)) : order(Base.real(x), Base.real(y))
 @inline function share(x, y, Ω)
     a, b, c = primal(x), primal(y), primal(Ω)
     return a == b ? oftype(c, 0.5) : a == c ? one(c) : zero(c)

@@ -23,8 +23,8 @@ The twin in Python is `pybridge.nn.Dropout`.
 - `training`: `true`, `false`, or `:auto` to train exactly where a derivative is being taken.
 
 # Returns
-An array with the size and the element type of `x`; `x` itself where nothing is drawn. Throws an `ArgumentError` for a `p`, `key`,
-`dims` or `x` that is none.
+An array with the size and the element type of `x`; `x` itself where nothing is drawn. Throws
+an `ArgumentError` for a `p`, `key`, `dims` or `x` that is none.
 
 # Examples
 ```jldoctest

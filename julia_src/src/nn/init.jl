@@ -35,7 +35,7 @@ An `Array{T}` of size `dims`.
 ```jldoctest
 julia> using PyBridge
 
-julia> size(PyBridge.glorot_uniform((0x0, 0x2a), Float32, (8, 4)))
+julia> size(PyBridge.glorot_uniform((0x00000000, 0x0000002a), Float32, (8, 4)))
 (8, 4)
 ```
 """

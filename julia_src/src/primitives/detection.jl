@@ -1,18 +1,20 @@
 """
-    DetectionError(x)
+    DetectionError(type, system, question=:within_gradient)
 
-Thrown when `within_gradient` meets a value of an AD system that it cannot see into. An
-answer of `false` there would be wrong without a word.
+Thrown when `within_gradient`, or another question, meets a value of an AD system that it
+cannot see into. An answer of `false` there would be wrong without a word.
 """
 struct DetectionError <: Exception
     type::Type
     system::Symbol
+    question::Symbol
 end
+DetectionError(type, system) = DetectionError(type, system, :within_gradient)
 
 function Base.showerror(io::IO, e::DetectionError)
-    print(io, "within_gradient: expected a plain value or one of Zygote, ForwardDiff, Tracker or ",
-        "Yota, got a ", e.type, " of ", e.system, ", which PyBridge cannot see into. ",
-        "Differentiate with one of those four, or define PyBridge.within_gradient(::",
+    print(io, e.question, ": expected a plain value or one of Zygote, ForwardDiff, Tracker ",
+        "or Yota, got a ", e.type, " of ", e.system, ", which PyBridge cannot see into. ",
+        "Differentiate with one of those four, or define PyBridge.", e.question, "(::",
         nameof(e.type), ").")
 end
 
@@ -55,16 +57,18 @@ within_gradient(x::Union{Tuple,NamedTuple}) = any(within_gradient, x)
 within_gradient(x::AbstractDict) = any(within_gradient, values(x))
 within_gradient(x::AbstractArray{<:AbstractArray}) = any(within_gradient, x)
 within_gradient(x::Number) = seen(x) && NNlib.within_gradient(x)
+within_gradient(x::Complex) = any(within_gradient, reim(x))
 function within_gradient(x::AbstractArray{T}) where {T}
+    isconcretetype(T) && T <: Complex && return within_gradient(similar(x, real(T), 0))
     return seen(x) && (isconcretetype(T) || T === Any ? NNlib.within_gradient(x) :
                        any(within_gradient, x))
 end
 within_gradient(x::AbstractArray{Any}) = any(within_gradient, x)
 
-function seen(x)
+function seen(x, question=:within_gradient)
     for type in (typeof(x), x isa AbstractArray ? eltype(x) : typeof(x))
         system = unseen_system(parentmodule(type))
-        system === nothing || throw(DetectionError(type, system))
+        system === nothing || throw(DetectionError(type, system, question))
     end
     return true
 end
