@@ -89,13 +89,12 @@ def _program(
 
 
 def _as_array(leaf: Any, i: int) -> Any:
-    if not isinstance(leaf, Tracer):
-        if getattr(leaf, "dtype", None) != BFLOAT16:
-            as_leaf(leaf, f"argument leaf {i}")  # complains in the words of a plain call
-        return jnp.asarray(leaf)
-    if leaf.dtype != BFLOAT16:
-        as_leaf(np.empty((), _numpy_dtype(leaf, i)), f"argument leaf {i}")
-    return leaf
+    # A JAX array may be traced, or in part in another process: its dtype is all that is asked.
+    is_jax = isinstance(leaf, jax.Array | Tracer)
+    if getattr(leaf, "dtype", None) != BFLOAT16:
+        like = np.empty((), _numpy_dtype(leaf, i)) if is_jax else leaf
+        as_leaf(like, f"argument leaf {i}")  # complains in the words of a plain call
+    return leaf if is_jax else jnp.asarray(leaf)
 
 
 def _numpy_dtype(leaf: Any, i: int) -> np.dtype:

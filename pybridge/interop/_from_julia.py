@@ -146,11 +146,16 @@ class JuliaFunction:
 
 
 def _wants_program(leaf: Any) -> bool:
-    """Tell what does not, or need not, cross by itself: tracers, bfloat16, arrays on a GPU."""
+    """Tell what does not, or need not, cross by itself.
+
+    Tracers, bfloat16, arrays on a GPU, and arrays of which other processes hold a part.
+    """
     if isinstance(leaf, Tracer):
         return True
     return isinstance(leaf, jax.Array) and (
-        leaf.dtype == jnp.bfloat16 or any(d.platform != "cpu" for d in leaf.devices())
+        leaf.dtype == jnp.bfloat16
+        or any(d.platform != "cpu" for d in leaf.devices())
+        or not leaf.is_fully_addressable
     )
 
 

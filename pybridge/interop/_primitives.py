@@ -335,11 +335,30 @@ def _transpose(cts: Any, *operands: Any, program: Program) -> list[Any]:
     return [results.get(i) for i in range(len(operands))]
 
 
+def _refuse_transpose(cts: Any, *operands: Any, program: Program) -> list[Any]:
+    """Refuse `jax.linear_transpose` of a value: nothing tells that a Julia function is linear.
+
+    Derivatives never ask for this: what they transpose is of the two linear kinds.
+    """
+    raise UnsupportedModeError(
+        explain(
+            "jax.linear_transpose",
+            expected="operations that are known to be linear",
+            got=f"{program.function!r}, of which that is not known",
+            fix="If f is linear, transpose its derivative, which is the same function: "
+            "lambda x: jax.jvp(f, (jnp.zeros_like(x),), (x,))[1]. Or take the cotangents from "
+            "jax.vjp(f, x)[1].",
+        )
+    )
+
+
 for _primitive in PRIMITIVES.values():
     _primitive.multiple_results = True
     _primitive.def_abstract_eval(_abstract_eval)
 ad.primitive_jvps[call_p] = _call_jvp
 ad.primitive_jvps[value_and_grad_p] = _value_and_grad_jvp
+for _primitive in (call_p, value_and_grad_p):
+    ad.primitive_transposes[_primitive] = _refuse_transpose
 for _primitive in (tangents_p, cotangents_p):
     ad.primitive_jvps[_primitive] = _multilinear_jvp
     ad.primitive_transposes[_primitive] = _transpose
