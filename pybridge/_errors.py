@@ -102,4 +102,5 @@ def first_line(error: BaseException) -> str:
     lines = text.strip().splitlines()
     if lines and lines[0].endswith("Traceback (most recent call last):"):
         lines = lines[-1:]  # A callback's: the message is below its traceback.
-    return f"{name}: {lines[0]}" if lines else name
+    # Julia's messages often begin with the type.
+    return f"{name}: {lines[0].removeprefix(f'{name}: ')}" if lines else name

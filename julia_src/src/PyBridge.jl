@@ -15,11 +15,11 @@ using ChainRulesCore: ChainRulesCore, @thunk, AbstractZero, HasReverseMode, NoTa
 using LinearAlgebra: BLAS, LinearAlgebra
 using Logging: AbstractLogger, Logging, with_logger
 using NNlib: NNlib
-using PrecompileTools: @compile_workload, @setup_workload
 using Random: AbstractRNG, Random
 using Random123: Random123
 
 include("primitives/detection.jl")
+include("primitives/order.jl")
 include("primitives/cond.jl")
 include("primitives/switch.jl")
 include("primitives/take.jl")
@@ -28,6 +28,7 @@ include("primitives/random.jl")
 include("trees.jl")
 include("backends.jl")
 include("sources.jl")
+include("observation.jl")
 include("wire.jl")
 include("bridge/copyonwrite.jl")
 include("bridge/forms.jl")
@@ -66,15 +67,18 @@ export DetectionError, is_differentiating, within_gradient
 
 # `cond` is no export: LinearAlgebra has one, and Flux has the layers' names. They are public all
 # the same.
-const PUBLIC = (:take, :IndexOutOfBoundsError,
-    :cond, :switch, :primal, :value_and_gradient, :pullback, :pushforward, :jacobian,
-    :hessian, :JaxFunction, :JaxLayer, :JaxError, :fold_in, :split, :bits, :uniform, :normal,
-    :keep_mask, :init, :apply, :Layer, :dropout, :Dropout, :alphadropout, :AlphaDropout, :Dense,
-    :Conv, :ConvTranspose, :SamePad, :MaxPool, :MeanPool, :GlobalMeanPool, :Embedding,
-    :BatchNorm, :InstanceNorm, :LayerNorm, :GroupNorm, :WeightNorm, :Chain, :SkipConnection,
-    :Parallel, :batchnorm, :instancenorm, :layernorm, :groupnorm, :glorot_uniform,
-    :glorot_normal, :kaiming_uniform, :kaiming_normal, :truncated_normal, :lecun_normal,
-    :orthogonal, :identity_init, :normal_init, :zeros_init, :ones_init, :MaskRNG, :rekey!)
+const PUBLIC = (
+    :take, :IndexOutOfBoundsError, :cond, :switch, :primal, :differentiation_order,
+    :value_and_gradient, :pullback, :pushforward, :jacobian, :hessian, :JaxFunction,
+    :JaxLayer, :JaxError, :fold_in, :split, :bits, :uniform, :normal, :keep_mask, :init,
+    :apply, :Layer, :dropout, :Dropout, :alphadropout, :AlphaDropout, :Dense, :Conv,
+    :ConvTranspose, :SamePad, :MaxPool, :MeanPool, :GlobalMeanPool, :Embedding,
+    :BatchNorm, :InstanceNorm, :LayerNorm, :GroupNorm, :WeightNorm, :Chain,
+    :SkipConnection, :Parallel, :batchnorm, :instancenorm, :layernorm, :groupnorm,
+    :glorot_uniform, :glorot_normal, :kaiming_uniform, :kaiming_normal, :truncated_normal,
+    :lecun_normal, :orthogonal, :identity_init, :normal_init, :zeros_init, :ones_init,
+    :MaskRNG, :rekey!
+)
 @static VERSION >= v"1.11" && eval(Expr(:public, PUBLIC...))
 
 end

@@ -24,6 +24,7 @@ drop!(table::Table, id) = @lock LOCK (delete!(table.entries, id); nothing)
 const FUNCTIONS = Table{Any}()
 const PREPARED = Table{Any}()
 const PULLBACKS = Table{Any}()
+const OBSERVATIONS = Table{String}()
 
 # What is kept for a caller to come for, by its `output`: one each, so that a caller that
 # Ctrl-C took away leaves no more than one behind.
@@ -103,6 +104,10 @@ function execute(p::Prepared{:representations}, cursor)
     y, back = pullback(p.backend, p.f, decode(p.spec, cursor), p.argnums)
     return y isa Real ? [representation(x̄) for x̄ in Tuple(back(one(y)))] : Int[]
 end
+
+# For a number, under which `observation` gives the text.
+execute(p::Prepared{:observation}, cursor) =
+    put!(OBSERVATIONS, observation(p.backend, p.f, decode(p.spec, cursor)))
 
 # The numbers are those of `REPRESENTATIONS` in pybridge/julia/_derivatives.py.
 representation(::Nothing) = 1
@@ -299,6 +304,7 @@ const REQUESTS = (
     release_prepared=id -> drop!(PREPARED, parse(Int, id)),
     release_pullback=id -> drop!(PULLBACKS, parse(Int, id)),
     outputs=find_outputs,
+    observation=id -> take!(OBSERVATIONS, parse(Int, id)),
     compile=compile,
     release_program=release_program,
     define_model=(source, packages) -> define_model(source, packages),

@@ -17,10 +17,10 @@ Base.showerror(io::IO, e::NotLoadedError) = print(io, e.reason)
 """
     load(package) -> version
 
-Load a package into `Main`, and with it PyBridge's extension for it, if there is one.
-Throws an `ArgumentError` if no environment has the package, and a [`NotLoadedError`](@ref) if it
-or the extension fails. What it prints on stderr meanwhile is shown if
-all goes well, and part of the error otherwise.
+Load a package into `Main`, and with it PyBridge's extension for it, if there is one. Throws
+an `ArgumentError` if no environment has the package, and a [`NotLoadedError`](@ref) if it or
+the extension fails. What it prints on stderr meanwhile is shown if all goes well, and part of
+the error otherwise.
 """
 function load(package)
     if Base.identify_package(package) === nothing

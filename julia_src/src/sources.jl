@@ -136,10 +136,11 @@ end
 # Julia puts "./" before a name without a folder.
 source_file(frame) = chopprefix(String(frame.file), joinpath(".", ""))
 
-function is_users(frame)
-    frame.from_c && return false
-    file = source_file(frame)
+is_users(frame) = !frame.from_c && is_users(source_file(frame))
+function is_users(file::AbstractString)
     file == SOURCE_NAME && return true
+    # The libraries that come with Julia have the paths of the machine on which it was built.
+    file = Base.fixup_stdlib_path(String(file))
     isabspath(file) || return false   # Base's own files, such as math.jl
     foreign = (pkgdir(PyBridge), Sys.STDLIB, dirname(Sys.BINDIR),
         map(depot -> joinpath(depot, "packages"), DEPOT_PATH)...)

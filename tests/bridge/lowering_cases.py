@@ -127,6 +127,18 @@ SMOOTH = {
     "copy": (lambda x: jnp.array(x, copy=True), X),
     "complex": (lambda x, y: jnp.abs(lax.complex(x, y) ** 2 * jnp.exp(1j * x)), X, Y),
     "real and imag": (lambda x, y: lax.real(z := lax.complex(x, y) * (2 + 1j)) + lax.imag(z), X, Y),
+    "max and min of complex numbers": (
+        lambda x, y: _parts(
+            lax.max(lax.complex(x, y), z := lax.complex(x.round(), x)) * lax.min(z, -x * y + 0j)
+        ),
+        X,
+        Y,
+    ),
+    "logaddexp of complex numbers": (
+        lambda x, y: _parts(jnp.logaddexp(lax.complex(x, y), lax.complex(y, x * y))),
+        X,
+        Y,
+    ),
     "conj": (lambda x, y: lax.imag(lax.conj(lax.complex(x, y)) * (2 + 3j)), X, Y),
     "floor": (lambda x: x * lax.floor(x) + lax.ceil(x) + lax.round(x) + lax.sign(x), X),
     "nextafter": (lambda x, y: x * lax.nextafter(lax.stop_gradient(x), lax.stop_gradient(y)), X, Y),

@@ -34,6 +34,7 @@ def test_one_question():
         assert expected in line, line
 
 
+@pytest.mark.nightly  # test_to_julia.py has such a layer by day
 @pytest.mark.peers("sklearn")
 def test_jax_layer_in_flux():
     accuracies = re.findall(r"test accuracy (\S+)", run_julia(EXAMPLES / "jax_layer_in_flux.jl"))

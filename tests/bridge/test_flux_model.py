@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from bridge_helpers import SYSTEMS
 from flux_helpers import close, in_julia, inputs, model
+from quick import by_day
 
 import pybridge as pb
 
@@ -39,10 +41,7 @@ def total(y):
 
 
 @pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=NIGHT), np.float64])
-@pytest.mark.parametrize(
-    "name",
-    [name if name in ("mlp", "cnn") else pytest.param(name, marks=NIGHT) for name in MODELS],
-)
+@pytest.mark.parametrize("name", by_day(MODELS, ["cnn"]))
 def test_numbers_are_fluxs(name, dtype):
     source, shape = MODELS[name]
     single = dtype == np.float32
@@ -97,6 +96,7 @@ def test_tree_has_fluxs_names_and_nesting():
     assert none == {}
 
 
+@pytest.mark.parametrize("system", by_day(SYSTEMS, ["zygote"]))
 def test_running_statistics_are_fluxs(system):
     flux = model(CNN, system)
     params, state = flux.init()

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from bridge_helpers import SYSTEMS, julia, same
 from jax import lax
+from quick import by_day, combined
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +163,15 @@ ONE = [
 ]
 
 
-@pytest.mark.parametrize(("system", "function", "transform"), ONE)
+# By day each transformation once under each system, of one of the functions.
+BY_DAY = [
+    (system, list(FUNCTIONS)[1 + i % 3], transform)
+    for system in SYSTEMS
+    for i, transform in enumerate(SINGLE if system == "zygote" else OF_ALL)
+]
+
+
+@pytest.mark.parametrize(("system", "function", "transform"), by_day(ONE, BY_DAY))
 def test_one(system, function, transform):
     f, twin = both(function, system)
     x = argument(function)
@@ -226,7 +235,15 @@ def of_number(f, x):
     return lambda t: total(f(jax.tree.map(lambda x: t * x, x)))
 
 
-@pytest.mark.parametrize(("system", "outer", "inner"), PAIRS)
+# By day each transformation three times within another one, and around.
+SOME_PAIRS = [
+    *CHOSEN,
+    *((o, i) for k in (1, 4, 9) for o, i in zip(NUMBER, [*NUMBER, *NUMBER][k:], strict=False)),
+]
+PAIRS_BY_DAY = [pair for pair in PAIRS if pair[1:] in SOME_PAIRS]
+
+
+@pytest.mark.parametrize(("system", "outer", "inner"), by_day(PAIRS, PAIRS_BY_DAY))
 def test_two(system, outer, inner):
     if inner == "while_loop" and outer in REVERSE:
         pytest.skip("JAX has no reverse mode for while_loop")
@@ -359,19 +376,21 @@ MIXED = {
 }
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("order", [2, pytest.param(3, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", MIXED)
 def test_mixed_derivatives(name, order, system):
     source, twin, args = MIXED[name]
     f, args = julia(source, system), [jnp.asarray(x) for x in args]
-    for modes in itertools.product((jax.jacrev, jax.jacfwd), repeat=order):
-        for numbers in itertools.product((0, 1), repeat=order):
-            one, other = f, twin
-            for mode, number in zip(modes, numbers, strict=True):
-                one, other = mode(one, number), mode(other, number)
-            same(one(*args), other(*args))
+    all_modes = itertools.product((jax.jacrev, jax.jacfwd), repeat=order)
+    for modes, numbers in combined(all_modes, itertools.product((0, 1), repeat=order)):
+        one, other = f, twin
+        for mode, number in zip(modes, numbers, strict=True):
+            one, other = mode(one, number), mode(other, number)
+        same(one(*args), other(*args))
 
 
+@pytest.mark.nightly  # tests/julia/bridge.jl has third derivatives by every system
 def test_third_derivatives_of_a_power_under_yota():
     def twin(a, b):
         return jnp.sum(jnp.sin(a) * b**3)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 import pytest
 
-PROLOGUE = """
+PROLOGUE = (
+    f"""
+import sys
+sys.path.append({str(Path(__file__).parents[1])!r})
+from quick import combined
+"""
+    + """
 import jax, jax.numpy as jnp, numpy as np
 import pybridge as pb
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
@@ -35,16 +41,18 @@ DERIVATIVES = {
     "value_and_grad": lambda f: jax.value_and_grad(loss(f)),
     "jvp": lambda f: lambda W, X: jax.jvp(f, (W, X), (W, X)),
 }
+wants = {derivative: jax.jit(derivative(lanes(w)))(W, X) for derivative in DERIVATIVES.values()}
+hessian = jax.jit(jax.hessian(twin))(X)
 """
+)
 
 SHARD_MAP = """
 def parts(v, mesh, specs, out):
     return jax.shard_map(lanes(v), mesh=mesh, in_specs=specs, out_specs=out)
 
-for name, derivative in DERIVATIVES.items():
-    want = derivative(lanes(w))(W, X)
-    for the_mesh, spec in ((mesh, P("i")), (square, P(("i", "j")))):
-        same(jax.jit(derivative(parts(v, the_mesh, (P(), spec), spec)))(W, X), want)
+MESHES = ((mesh, P("i")), (square, P(("i", "j"))))
+for derivative, (the_mesh, spec) in combined(DERIVATIVES.values(), MESHES):
+    same(jax.jit(derivative(parts(v, the_mesh, (P(), spec), spec)))(W, X), wants[derivative])
 
 def mean(f):
     return jax.shard_map(
@@ -52,22 +60,27 @@ def mean(f):
 
 same(jax.jit(mean(f))(X), twin(X))
 same(jax.jit(jax.value_and_grad(mean(f)))(X), jax.value_and_grad(twin)(X))
-same(jax.jit(jax.hessian(mean(f)))(X), jax.hessian(twin)(X))
+same(jax.jit(jax.hessian(mean(f)))(X), hessian)
 inner = jax.shard_map(lambda X: jax.vmap(jax.grad(f))(X), mesh=mesh, in_specs=P("i"),
     out_specs=P("i"))
 same(jax.jit(inner)(X), jax.vmap(jax.grad(twin))(X))
 """
 
 NAMED = """
-for spec_w, spec_x in ((P(), P("i", None)), (P("j"), P("i"))):
-    Ws = jax.device_put(W, NamedSharding(square, spec_w))
-    Xs = jax.device_put(X, NamedSharding(square, spec_x))
-    for name, derivative in DERIVATIVES.items():
-        same(jax.jit(derivative(lanes(v)))(Ws, Xs), derivative(lanes(w))(W, X))
-    same(jax.jit(f)(Xs), twin(X))
-    same(jax.jit(jax.grad(f))(Xs), jax.grad(twin)(X))
-    same(jax.jit(jax.hessian(f))(Xs), jax.hessian(twin)(X))
-    same(jax.grad(f)(Xs), jax.grad(twin)(X))
+SPECS = ((P(), P("i", None)), (P("j"), P("i")))
+def put(x, spec):
+    return jax.device_put(x, NamedSharding(square, spec))
+
+for derivative, (spec_w, spec_x) in combined(DERIVATIVES.values(), SPECS):
+    same(jax.jit(derivative(lanes(v)))(put(W, spec_w), put(X, spec_x)), wants[derivative])
+TRANSFORMS = (
+    lambda Xs: same(jax.jit(f)(Xs), twin(X)),
+    lambda Xs: same(jax.jit(jax.grad(f))(Xs), jax.grad(twin)(X)),
+    lambda Xs: same(jax.jit(jax.hessian(f))(Xs), hessian),
+    lambda Xs: same(jax.grad(f)(Xs), jax.grad(twin)(X)),
+)
+for transformed, (_, spec) in combined(TRANSFORMS, SPECS):
+    transformed(put(X, spec))
 out = NamedSharding(mesh, P("i"))
 mapped = jax.jit(jax.vmap(jax.grad(f)), in_shardings=out, out_shardings=out)
 same(mapped(X), jax.vmap(jax.grad(twin))(X))
@@ -90,14 +103,8 @@ with jax.set_mesh(explicit):
 """
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("ad", ["zygote", pytest.param("forwarddiff", marks=pytest.mark.nightly)])
-@pytest.mark.parametrize(
-    "body", [SHARD_MAP, NAMED, EXPLICIT], ids=["shard_map", "NamedSharding", "explicit"]
-)
-def test_several_devices_give_what_one_gives(run_python, body, ad):
-    devices = "--xla_force_host_platform_device_count=8"
-    run_python(
-        PROLOGUE.replace("AD", repr(ad)) + body,
-        timeout=600,
-        env={**os.environ, "XLA_FLAGS": devices},
-    )
+def test_several_devices_give_what_one_gives(run_python, ad):
+    program = PROLOGUE + SHARD_MAP + NAMED + EXPLICIT
+    run_python(program.replace("AD", repr(ad)), timeout=600)

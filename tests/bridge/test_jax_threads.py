@@ -1,18 +1,26 @@
-"""Threads, memory and lifetimes of compiled programs. Each in a fresh process, with a time limit.
+"""Threads, memory and lifetimes of compiled programs. In fresh processes, with a time limit.
 
-`PYBRIDGE_STRESS=1` makes the threads run for 60 seconds in place of 5.
+`PYBRIDGE_STRESS=1` makes the threads run for 60 seconds.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
+from quick import examples
 
-SECONDS = 60 if os.environ.get("PYBRIDGE_STRESS") else 5
+SECONDS = 60 if os.environ.get("PYBRIDGE_STRESS") else examples(5)
 
-PROLOGUE = """
+PROLOGUE = (
+    f"""
+import sys
+sys.path.append({str(Path(__file__).parents[1])!r})
+from quick import combined, examples
+"""
+    + """
 import gc, threading, time
 import jax, jax.numpy as jnp, numpy as np
 import pybridge as pb
@@ -22,6 +30,7 @@ def jit(f):
 
 read = pb.from_julia("x -> (length(PyBridge.FUNCTIONS.entries), length(PyBridge.PROGRAMS.entries))")
 """
+)
 
 
 @pytest.fixture
@@ -33,6 +42,7 @@ def run(run_python):
     return run
 
 
+@pytest.mark.both
 def test_threads_neither_hang_nor_crash_while_collections_run(run):
     """Four threads in compiled programs, collections on both sides, errors in between."""
     run(
@@ -84,9 +94,10 @@ assert not wrong, wrong[:5]
     )
 
 
+@pytest.mark.both
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_does_not_grow(run):
-    """100,000 calls and 5,000 gradients leave less than 5 MB.
+    """100,000 calls and 5,000 gradients leave less than 5 MB; by day a quarter of them.
 
     What leaks, leaks every time. The heaps of Julia and of the C library also grow in
     steps, when they like, so that one round may stand alone.
@@ -111,11 +122,11 @@ def calls(values, gradients):
         grad(x)
     jax.block_until_ready(grad(x))
 
-calls(20_000, 2_000)
+calls(examples(20_000), examples(2_000))
 grown = []
 while len(grown) < 4 and min(grown, default=5) >= 5:
     before = resident()
-    calls(100_000, 5_000)
+    calls(examples(100_000), examples(5_000))
     grown.append(resident() - before)
 assert min(grown) < 5, f"{grown} MB"
 """,
@@ -123,6 +134,7 @@ assert min(grown) < 5, f"{grown} MB"
     )
 
 
+@pytest.mark.both
 def test_functions_and_programs_are_released(run):
     run("""
 def counts():
@@ -132,7 +144,7 @@ def counts():
 
 pb.grad(pb.from_julia("x -> x^2"), backend="zygote")(1.0)
 before = counts()
-for k in range(20):
+for k in range(examples(20)):
     f = pb.from_julia(f"x -> sum(x) * {k}")
     jit(f)(np.ones(2)), jax.grad(f)(np.ones(2)), jax.vmap(f)(np.ones((2, 2)))
 during = counts()
@@ -171,32 +183,27 @@ g = pb.from_julia("x -> x > 5 ? error(\\"planted\\", x) : sin(x) * Threads.threa
     out=jax.ShapeDtypeStruct((), np.float32))
 xs = np.linspace(0, 4, 64, dtype=np.float32)
 zygote_keeps_lines = bool(pb.from_julia("() -> VERSION < v\\"1.12\\"")())
+lanes, slopes = jit(jax.vmap(g)), jit(jax.vmap(jax.grad(g)))
+tables, table = jit(jax.vmap(jax.vmap(g))), xs.reshape(8, 8)
 for _ in range(50):
-    np.testing.assert_allclose(jit(jax.vmap(g))(xs), np.sin(xs), rtol=1e-5)
-    np.testing.assert_allclose(jit(jax.vmap(jax.grad(g)))(xs), np.cos(xs), atol=1e-5)
-    tables = jit(jax.vmap(jax.vmap(g)))(xs.reshape(8, 8))
-    np.testing.assert_allclose(tables, np.sin(xs.reshape(8, 8)), rtol=1e-5)
+    np.testing.assert_allclose(lanes(xs), np.sin(xs), rtol=1e-5)
+    np.testing.assert_allclose(slopes(xs), np.cos(xs), atol=1e-5)
+    np.testing.assert_allclose(tables(table), np.sin(table), rtol=1e-5)
 for bad in (0, 31, 32, 63):
     broken = xs.copy()
     broken[bad] = 6 + bad
-    for transform, keeps in ((jax.vmap(g), True), (jax.vmap(jax.grad(g)), zygote_keeps_lines)):
+    for run, keeps in ((lanes, True), (slopes, zygote_keeps_lines)):
         try:
-            jax.block_until_ready(jit(transform)(broken))
+            run(broken)
             raise AssertionError("no error")
         except (jax.errors.JaxRuntimeError, ValueError) as error:
             assert f"planted{6.0 + bad}" in str(error), str(error)
             assert not keeps or "julia source:1" in str(error), str(error)
-np.testing.assert_allclose(jit(jax.vmap(g))(xs), np.sin(xs), rtol=1e-5)
+np.testing.assert_allclose(lanes(xs), np.sin(xs), rtol=1e-5)
 used = pb.from_julia("x -> (sum(abs2, randn(2000)); Float32(Threads.threadid()))")
 assert len(set(np.asarray(jit(jax.vmap(used))(xs)).tolist())) == 2
-""",
-        PYTHON_JULIACALL_THREADS="3",
-    )
 
-
-def test_lanes_on_julias_threads_with_collections_from_python_threads(run):
-    run(
-        """
+# And with collections from Python's threads.
 g = pb.from_julia("x -> (y = [x + k for k in 1:500]; sum(y) - 500 * x)",
     out=jax.ShapeDtypeStruct((), np.float32))
 f = jit(jax.vmap(g))
@@ -252,13 +259,14 @@ for run, name in PAIRS:
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12, err_msg=name)
 
+SHAPES = ((), (3,), (0,), (2, 0), (2, 3), (2, 3, 2), (1, 2, 3, 2))
+DTYPES = ("bool", "int8", "uint64", "float16", "float32", "complex64")
 for layout, order in (("logical", "F"), ("reversed", "C")):
-    for shape in ((), (3,), (0,), (2, 0), (2, 3), (2, 3, 2), (1, 2, 3, 2)):
-        for dtype in ("bool", "int8", "uint64", "float16", "float32", "complex64"):
-            z = (np.arange(np.prod(shape)) % 5).reshape(shape).astype(dtype)
-            same = jit(pb.from_julia("identity", layout=layout))(z)
-            assert same.dtype == z.dtype
-            np.testing.assert_array_equal(same, z)
+    for shape, dtype in combined(SHAPES, DTYPES):
+        z = (np.arange(np.prod(shape)) % 5).reshape(shape).astype(dtype)
+        same = jit(pb.from_julia("identity", layout=layout))(z)
+        assert same.dtype == z.dtype
+        np.testing.assert_array_equal(same, z)
     z = np.ones((2, 3))
     numbered = pb.from_julia("x -> x .* reshape(1:length(x), size(x))", layout=layout)
     np.testing.assert_array_equal(jit(numbered)(z), np.arange(1, 7).reshape(2, 3, order=order))
@@ -279,6 +287,7 @@ assert jit(f)(x) == jit(f)(x)
 """
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("ad", ["zygote", "tracker"])
 def test_the_same_through_python_callbacks(run, ad):
     """`PYBRIDGE_FFI=off`: XLA calls Python, and Python calls Julia."""
@@ -296,13 +305,15 @@ assert float(y[0]) == 4
 """)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "x -> fetch(Threads.@spawn x .+ 1)",
-        "x -> (Threads.@threads for i in 1:2; end; x .+ 1)",
-        "x -> (sleep(0.01); x .+ 1)",
-    ],
-)
-def test_tasks_inside_a_compiled_program(run, source):
-    run(f"assert jit(pb.from_julia({source!r}))(np.ones(9))[0] == 2", timeout=25)
+def test_tasks_inside_a_compiled_program(run):
+    run(
+        """
+for source in (
+    "x -> fetch(Threads.@spawn x .+ 1)",
+    "x -> (Threads.@threads for i in 1:2; end; x .+ 1)",
+    "x -> (sleep(0.01); x .+ 1)",
+):
+    assert jit(pb.from_julia(source))(np.ones(9))[0] == 2, source
+""",
+        timeout=60,
+    )

@@ -14,8 +14,15 @@ import pybridge as pb
 from pybridge.lowering import lower
 
 # Compiling is what takes the time; the night has all systems. Groups have a dozen functions each:
-# by day their values.
+# by day the values of a few, since test_lowered_primitives.py has what they are made of.
+GROUPS_BY_DAY = (
+    "jax.scipy.special: logistic and normal",
+    "jax.scipy.special: integrals and series",
+    "jax.scipy.stats: counts",
+    "optax losses: classification",
+)
 OF_GROUPS = ("value", *(pytest.param(name, marks=pytest.mark.nightly) for name in SYSTEMS))
+NIGHT = [pytest.mark.nightly]
 OPTAX = ["regression", "classification", "sequences"]
 
 # Programs that a system cannot do, each with its reason; one that works again is an error.
@@ -82,8 +89,9 @@ def whose(title):
 
 
 def when(title, column):
-    long = column not in ("value", "zygote") or (column == "zygote" and title in LONG)
-    return [pytest.mark.nightly] if long else []
+    # The gradient's test has the value as well.
+    long = column != ("value" if title in LONG else "zygote")
+    return NIGHT if long else []
 
 
 EACH = [
@@ -92,7 +100,7 @@ EACH = [
     for column in ("value", *SYSTEMS)
 ]
 ALL_GROUPS = [
-    pytest.param(group, marks=whose(group))
+    pytest.param(group, marks=whose(group) + ([] if group in GROUPS_BY_DAY else NIGHT))
     for group in [*GROUPS, *(f"optax losses: {name}" for name in OPTAX)]
 ]
 

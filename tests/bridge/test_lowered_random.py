@@ -1,6 +1,6 @@
 """Random programs in Julia against JAX: values, and gradients by each of Julia's AD systems.
 
-300 programs in the ordinary tests, always the same; 10,000 with `-m nightly`, others each time:
+70 programs in the ordinary tests, always the same; 10,000 with `-m nightly`, others each time:
 PYBRIDGE_SEED is the seed that a failing test prints. Several programs make one Julia function, so
 that they share calls and compilation; hypothesis reduces a failing list to one short program.
 """
@@ -27,13 +27,14 @@ from lowering_checks import (
     values,
 )
 from lowering_programs import UNSEEN, WILD, programs
+from quick import LONG, examples
 
 from pybridge.lowering import lower
 
 BATCH = 10
-PROGRAMS = 300
+LISTS = examples(30)
 GRADIENT_BATCH = 3
-GRADIENTS = 6
+GRADIENT_LISTS = 2 if LONG in os.environ else 1
 
 # Of the nightly run, which draws other programs each time.
 SEED = int(os.environ.get("PYBRIDGE_SEED") or random.SystemRandom().randrange(2**32))
@@ -76,12 +77,12 @@ def check_slope(program, found, system, judge):
         raise Disagreement(f"{system}: the slope is {got}, by differences {want}{program!r}")
 
 
-def run(strategy, check, examples, record_property, part=None):
+def run(strategy, check, count, record_property, part=None):
     """Try lists of programs: always the same ones, or a part of tonight's."""
     judge = Judge()
 
     @settings(
-        max_examples=examples,
+        max_examples=count,
         derandomize=part is None,
         database=None,
         deadline=None,
@@ -103,16 +104,18 @@ def run(strategy, check, examples, record_property, part=None):
     return judge.counts
 
 
+@pytest.mark.both
 def test_the_values_of_random_programs_are_jaxs(record_property):
-    run(lists(BATCH), check_values, PROGRAMS // BATCH, record_property)
+    run(lists(BATCH), check_values, LISTS, record_property)
 
 
+@pytest.mark.both
 def test_the_gradients_of_random_programs_are_jaxs(compiling_system, record_property):
     def check(batch, judge):
         check_gradients(batch, compiling_system, judge)
 
     short = lists(GRADIENT_BATCH, longest=12, avoid=(WILD,))
-    counts = run(short, check, GRADIENTS // GRADIENT_BATCH, record_property)
+    counts = run(short, check, GRADIENT_LISTS, record_property)
     assert counts["smooth"] > 0
 
 
@@ -120,8 +123,8 @@ def test_the_gradients_of_random_programs_are_jaxs(compiling_system, record_prop
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_values_of_many_random_programs_are_jaxs(part, record_property):
-    examples = 10_000 // BATCH // PARTS
-    run(lists(BATCH, longest=30), check_values, examples, record_property, part)
+    count = 10_000 // BATCH // PARTS
+    run(lists(BATCH, longest=30), check_values, count, record_property, part)
 
 
 @pytest.mark.nightly

@@ -9,24 +9,16 @@ import sys
 import time
 
 import pytest
+from quick import examples
 
 
-def test_julia_starts_on_first_use_and_not_before(run_python):
+def test_julia_starts_on_first_use_of_many_threads_once_and_not_before(run_python):
     run_python("""
-        import sys
+        import sys, threading
         import pybridge as pb
         pb.grad(lambda x: x**2)(1.0)
         pb.grad(lambda x: x**2, backend="finite")(1.0)
         assert "juliacall" not in sys.modules
-        assert pb.from_julia("x -> x + 1")(1.0) == 2.0
-        assert "juliacall" in sys.modules
-    """)
-
-
-def test_many_threads_start_julia_once(run_python):
-    run_python("""
-        import threading
-        import pybridge as pb
         answers = []
         def work():
             answers.append(float(pb.from_julia("x -> x + 1")(1.0)))
@@ -34,9 +26,11 @@ def test_many_threads_start_julia_once(run_python):
         [t.start() for t in threads]
         [t.join() for t in threads]
         assert answers == [2.0] * 8, answers
+        assert "juliacall" in sys.modules
     """)
 
 
+@pytest.mark.both
 def test_threads_neither_hang_nor_crash_while_collections_run(run_python):
     # Four Python threads, one of them the main one, that allocate on both sides; collections of
     # both collectors at any moment; errors in between.
@@ -49,7 +43,7 @@ def test_threads_neither_hang_nor_crash_while_collections_run(run_python):
         collect = pb.from_julia("x -> (GC.gc(x > 0); x)")
         fails = pb.from_julia("x -> error(\\"planted\\")")
         pb.grad(f, backend="zygote")(np.ones(100))   # what is compiled once is compiled now
-        stop = time.monotonic() + 15
+        stop = time.monotonic() + SECONDS
         counts, wrong = [0] * 4, []
         def work(k):
             x = np.arange(100.0) + k
@@ -74,7 +68,7 @@ def test_threads_neither_hang_nor_crash_while_collections_run(run_python):
         work(3)
         [t.join() for t in threads]
         assert not wrong, wrong
-        """,
+        """.replace("SECONDS", str(examples(15))),
         timeout=300,
     )
 
@@ -98,12 +92,22 @@ def test_juliacall_may_be_used_beside_from_the_main_thread(run_python):
             Main.GC.gc(False)
         stop.set()
         thread.join()
+
+        # A call from Julia to Python and back.
+        inner = pb.from_julia("x -> x + 1")
+        Main.seval("import PythonCall")
+        Main.back = lambda x: float(inner(float(x)))
+        outer = pb.from_julia(
+            "x -> Main.PythonCall.GIL.@lock 2 * Main.PythonCall.pyconvert(Float64, Main.back(x))"
+        )
+        for k in range(50):
+            assert outer(float(k)) == 2 * (k + 1)
     """)
 
 
 BUSY = "x -> (while true; x = sin(x) + sum(rand(3)); end; x)"
 # Julia cannot be woken out of its event loop; the call ends by itself, the interrupt is at once.
-ASLEEP = "x -> (sleep(8); x)"
+ASLEEP = "x -> (sleep(6); x)"
 
 
 @pytest.mark.timeout(120)
@@ -147,6 +151,7 @@ print("alive", flush=True)
     assert output.strip() == "alive"
 
 
+@pytest.mark.both
 def test_ctrl_c_at_any_moment_of_quick_calls_leaves_the_next_ones_right(run_python):
     run_python(
         """
@@ -164,7 +169,7 @@ def test_ctrl_c_at_any_moment_of_quick_calls_leaves_the_next_ones_right(run_pyth
             sent = time.monotonic()
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         # The longer ones are told to stop, and some end just then.
-        for k in range(220):
+        for k in range(TIMES):
             longer = k % 11 == 0
             seconds = 0.03 if longer else 0.003 * random.random()
             thread = threading.Thread(target=interrupt, args=(seconds,))
@@ -181,24 +186,9 @@ def test_ctrl_c_at_any_moment_of_quick_calls_leaves_the_next_ones_right(run_pyth
             thread.join()
             for i in range(3):
                 assert np.array_equal(gradient(x - i), 2 * (x - i))
-        """,
+        """.replace("TIMES", str(examples(220))),
         timeout=120,
     )
-
-
-def test_a_call_from_julia_to_python_and_back(run_python):
-    run_python("""
-        import pybridge as pb
-        inner = pb.from_julia("x -> x + 1")
-        import juliacall
-        juliacall.Main.seval("import PythonCall")
-        juliacall.Main.back = lambda x: float(inner(float(x)))
-        outer = pb.from_julia(
-            "x -> Main.PythonCall.GIL.@lock 2 * Main.PythonCall.pyconvert(Float64, Main.back(x))"
-        )
-        for k in range(50):
-            assert outer(float(k)) == 2 * (k + 1)
-    """)
 
 
 def test_one_processor_is_enough(run_python):
@@ -213,11 +203,12 @@ def test_one_processor_is_enough(run_python):
     """)
 
 
-def test_ctrl_c_in_python_code_is_pythons(run_python):
+def test_ctrl_c_in_python_code_is_pythons_and_a_fork_is_told_so(run_python):
     run_python("""
         import os, signal, time
         import pybridge as pb
-        pb.from_julia("x -> x")(1.0)
+        f = pb.from_julia("x -> x + 1")
+        f(1.0)
         signal.setitimer(signal.ITIMER_REAL, 0.5)
         signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
         try:
@@ -226,16 +217,8 @@ def test_ctrl_c_in_python_code_is_pythons(run_python):
             pass
         else:
             raise SystemExit("not interrupted")
-        assert pb.from_julia("x -> x + 1")(1.0) == 2.0
-    """)
+        assert f(1.0) == 2.0
 
-
-def test_a_fork_is_told_so(run_python):
-    run_python("""
-        import os
-        import pybridge as pb
-        f = pb.from_julia("x -> x + 1")
-        f(1.0)
         child = os.fork()
         if child == 0:
             try:
@@ -293,18 +276,7 @@ def _juliapkg_environment() -> dict[str, str]:
     return os.environ | {"PYTHON_JULIAPKG_EXE": executable}
 
 
-def test_exit_is_clean_with_functions_and_pullbacks_alive(run_python):
-    output = run_python("""
-        import pybridge as pb
-        f = pb.from_julia("x -> x .^ 2")
-        import numpy as np
-        value, pull = pb.vjp(f, np.ones(3), backend="zygote")
-        print("done")
-    """)
-    assert output.strip().endswith("done")
-
-
-def test_exit_after_xlas_threads_have_been_in_julia(run_python):
+def test_exit_after_xlas_threads_have_been_in_julia_and_with_pullbacks_alive(run_python):
     # XLA's client waits for its threads when Python ends, and Julia has ended before.
     output = run_python("""
         import jax, jax.numpy as jnp
@@ -314,6 +286,7 @@ def test_exit_after_xlas_threads_have_been_in_julia(run_python):
         x = jnp.ones((64, 64))
         for _ in range(50):
             x = step(x) * 0.5
+        value, pull = pb.vjp(f, x, backend="zygote")
         threads = pb.from_julia("() -> Threads.maxthreadid() - Threads.nthreads()")()
         print(float(x.sum()), threads > 1)
     """)

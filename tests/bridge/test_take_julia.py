@@ -7,7 +7,6 @@ import pytest
 from bridge_helpers import julia
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quick import examples
 
 import pybridge as pb
 
@@ -40,7 +39,9 @@ CASES = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=examples(25))
+# By day tests/julia/take.jl has the values, and the next test each mode.
+@pytest.mark.nightly
+@settings(deadline=None, max_examples=25)
 @given(CASES)
 def test_values_and_gradients_are_those_of_jax(case):
     mode, axis, indices = case
@@ -59,13 +60,26 @@ def test_values_and_gradients_are_those_of_jax(case):
     np.testing.assert_allclose(slope, want, rtol=1e-12, atol=1e-12)
 
 
-def test_every_system_and_mode(system):
-    x, i = jnp.array([1.0, 2.0, 3.0]), jnp.array([1, 6, 3, 3])
-    f = julia("(x, i) -> sum(PyBridge.take(x, i; mode=:clip) .^ 2)", ad=system)
-    want = [2.0, 0.0, 18.0]
+# Mode: indices, and how many of them mean the third element.
+MODES = {
+    "error": ([1, 3, 3], 2),
+    "clip": ([1, 6, 3, 3], 3),
+    "wrap": ([1, 6, 3, 3], 3),
+    "fill": ([1, 6, 3, 3], 2),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_system_and_mode(system, mode):
+    indices, times = MODES[mode]
+    x, i = jnp.array([1.0, 2.0, 3.0]), jnp.array(indices)
+    fill = "5.0" if mode == "fill" else ""
+    f = julia(f"(x, i) -> sum(({source(mode, 1, fill)})(x, i) .^ 2)", ad=system)
+    want = [2.0, 0.0, 6.0 * times]
     np.testing.assert_allclose(jax.jit(jax.grad(f))(x, i), want)
     np.testing.assert_allclose(jax.jacfwd(f)(x, i), want)
-    np.testing.assert_allclose(jax.hessian(f)(x, i), np.diag([2.0, 0.0, 6.0]))
+    if mode == "clip":
+        np.testing.assert_allclose(jax.hessian(f)(x, i), np.diag([2.0, 0.0, 2.0 * times]))
 
 
 def test_an_error_in_julia_names_index_and_dimension():

@@ -19,12 +19,17 @@ from pybridge.interop._primitives import bind
 from pybridge.interop._program import ArrayType, Program
 
 
-def cubic(shapes: tuple[tuple[int, ...], ...], out_shapes: tuple[tuple[int, ...], ...]):
+def cubic(
+    shapes: tuple[tuple[int, ...], ...],
+    out_shapes: tuple[tuple[int, ...], ...],
+    integers: tuple[int, ...] = (),
+):
     """Make a cubic function of arrays, as a bridged one and as one that JAX differentiates.
 
     Args:
         shapes: those of the arguments.
         out_shapes: those of the value's leaves; one leaf is no tuple.
+        integers: the numbers of the value's leaves that are cut to integers.
     """
     n = sum(int(np.prod(shape)) for shape in shapes)
     m = sum(int(np.prod(shape)) for shape in out_shapes)
@@ -36,7 +41,9 @@ def cubic(shapes: tuple[tuple[int, ...], ...], out_shapes: tuple[tuple[int, ...]
     def reference(*args: Any) -> Any:
         v = jnp.concatenate([jnp.ravel(x) for x in args])
         y = jnp.einsum("mijk,i,j,k->m", form.astype(v.dtype), v, v, v)
-        leaves = _cut(y, out_shapes)
+        leaves = [
+            y.astype(np.int64) if i in integers else y for i, y in enumerate(_cut(y, out_shapes))
+        ]
         return leaves[0] if len(leaves) == 1 else tuple(leaves)
 
     def bridged(*args: Any) -> Any:
@@ -95,7 +102,8 @@ class FakeExecutable:
         for lane in itertools.product(*(range(level.size) for level in program.levels)):
             inputs = [x[_own(program, lane, i)] for i, x in enumerate(operands)]
             for i, y in enumerate(self._lane(inputs)):
-                results[i][_own(program, lane, i, result=True)] += y
+                result = results[i]
+                result[_own(program, lane, i, result=True)] += np.asarray(y).astype(result.dtype)
         return results
 
     def _lane(self, inputs: list[np.ndarray]) -> list[np.ndarray]:

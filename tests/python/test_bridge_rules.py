@@ -52,6 +52,10 @@ TRANSFORMS = {
     "grad of jvp": lambda f, xs, ts: jax.grad(
         lambda *ts: _total(lambda *xs: jax.jvp(f, xs, ts)[1])(*xs), _all(f, xs)
     )(*ts),
+    "grad of jvp of jvp": lambda f, xs, ts: jax.grad(
+        lambda *us: _total(lambda *xs: jax.jvp(lambda *xs: jax.jvp(f, xs, us)[1], xs, ts)[1])(*xs),
+        _all(f, xs),
+    )(*(2 * t for t in ts)),
     "third order": lambda f, xs, ts: jax.jacfwd(jax.jacrev(jax.jacfwd(f)))(*xs),
     "linearize": lambda f, xs, ts: jax.linearize(f, *xs)[1](*ts),
     "transposed": lambda f, xs, ts: jax.vjp(lambda *ts: jax.linearize(f, *xs)[1](*ts), *ts)[1](
@@ -175,6 +179,17 @@ def test_scalar_functions_run_once() -> None:
     assert [p.kind for p in function.calls] == ["value_and_grad"]
 
 
+def test_an_integer_among_the_values_has_no_derivative() -> None:
+    """Its tangent is of JAX's type for that, and nothing is computed for it."""
+    bridged, reference, function = cubic(((3,),), ((2,), ()), integers=(1,))
+    xs, ts = _points(((3,),))
+    (found, none), (expected, _) = (jax.jvp(f, xs, ts)[1] for f in (bridged, reference))
+    assert none.dtype == jax.dtypes.float0
+    _assert_same(found, expected)
+    assert [p.kept for p in function.calls if p.kind == "tangents"] == [(0,)]
+    _assert_same(*(TRANSFORMS["hessian"](f, xs, ts) for f in (bridged, reference)))
+
+
 def test_symbolic_zeros_are_not_asked_for() -> None:
     """Only the differentiated argument appears in a derivative."""
     bridged, _, function = cubic(*KINDS["two"])
@@ -221,3 +236,25 @@ def test_any_batch(size: int, axis: int, seed: int) -> None:
     assert found.shape == (size, 2)
     if size:
         np.testing.assert_allclose(found, jnp.stack(expected), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda f: f, jax.jit, lambda f: lambda x: jax.vmap(f)(x[None])[0]]
+)
+def test_the_transpose_of_a_value_names_the_way_out(wrap):
+    f, reference, _ = cubic(*KINDS["vector"])
+    x, ct = jnp.arange(3.0), jnp.array([1.0, 10.0])
+    with pytest.raises(pb.UnsupportedModeError, match=r"jax\.jvp\(f, .*jax\.vjp\(f, x\)"):
+        jax.linear_transpose(wrap(f), x)(ct)
+
+    def along(f):
+        return lambda v: jax.jvp(wrap(f), (x,), (v,))[1]
+
+    found, wanted = (jax.linear_transpose(along(g), x)(ct)[0] for g in (f, reference))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_the_transpose_of_a_gradient_names_the_way_out():
+    f, _, _ = cubic(*KINDS["gradient"])
+    with pytest.raises(pb.UnsupportedModeError, match="known to be linear"):
+        jax.linear_transpose(jax.grad(f), jnp.ones(3))(jnp.ones(3))

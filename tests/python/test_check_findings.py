@@ -367,3 +367,31 @@ def test_the_drawing_of_a_kink_is_that_of_its_own_point():
     report = check(lambda x: jnp.sum(jnp.abs(x)), np.array([0.0, 1.0]), probes=("zeros",))
     found = [(k.probe, _curve_of(report, k).probe) for k in report.of_kind("kink")]
     assert sorted(found) == [("given", "given"), ("zeros", "zeros")]
+
+
+# --- the table and the findings -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entropy", "symbols"),
+    [
+        (lambda p: -(p * jnp.log(p)).sum(), ("△", "~", "~")),
+        (lambda p: jax.scipy.special.entr(p).sum(), ("✓", "✘", "△")),
+        (lambda p: -jax.scipy.special.xlogy(p, p).sum(), ("✓", "✘", "△")),
+        (lambda p: -jnp.where(p > 0, p * jnp.log(p), 0).sum(), ("✓", "✓", "✘")),
+    ],
+    ids=["written out", "entr", "xlogy", "where"],
+)
+def test_the_table_says_of_an_entropy_at_0_what_the_findings_say(entropy, symbols):
+    """An error in one mode does not hide what is to be said of the other."""
+    report = check(entropy, np.array([0.0, 0.4, 0.6]), backends=["jax"])
+    row = next(line for line in report.table().splitlines() if line.startswith(" jax"))
+    assert tuple(part for part in row.split() if not part[0].isalnum()) == symbols
+
+
+def test_the_suite_says_so_too():
+    from pybridge.consistency import load_scenarios, prepare, run_scenarios
+
+    scenarios = [s for s in load_scenarios("conventions") if s.name == "entropy-zero"]
+    run = run_scenarios(scenarios, [prepare("jax"), prepare("finite")])
+    assert [run.answers["entropy-zero", name].status for name in ("jax", "finite")] == ["known"] * 2

@@ -345,6 +345,17 @@ def test_static_values_are_false():
     assert not wg(static)
 
 
+def test_what_never_carries_a_derivative_is_answered_at_once_under_jit():
+    answers = []
+
+    @jax.jit
+    def ask(*xs):
+        answers.extend(wg(x) for x in xs)
+
+    ask(3, True, jax.random.key(0))
+    assert answers == [False, False, False]
+
+
 def test_an_object_that_turns_into_an_array_is_asked():
     class Parameter:
         def __init__(self, value):

@@ -52,6 +52,14 @@ def test_arguments_are_named_after_parameters_and_their_paths():
     assert body(source)[0] == "function f(params_inner_1, params_w, x, x3)"
 
 
+def test_a_tree_without_names_has_numbers():
+    class Pair(tuple): ...
+
+    jax.tree_util.register_pytree_node(Pair, lambda p: (tuple(p), None), lambda _, p: Pair(p))
+    source = lower(lambda pair: pair[0] - pair[1], Pair((X, X))).source
+    assert body(source)[0] == "function f(pair_0, pair_1)"
+
+
 def test_names_that_julia_reserves_are_changed():
     def end(function, begin):
         return function + begin
@@ -116,6 +124,24 @@ def test_programs_are_kept_by_function_and_types():
     assert lower(f, X) is not lower(f, X.astype(jnp.float16))
 
 
+def test_a_function_is_traced_once_for_arguments_of_a_type(count_traces):
+    traced = count_traces(lambda x: x + 1)
+    lower(traced, X)
+    lower(traced, 2 * X)
+    assert traced.traces == 1
+
+
+def test_keywords_are_constants_of_the_program():
+    from pybridge.lowering._lower import lowered
+
+    def f(x, *, scale):
+        return scale * x
+
+    two, three = (lowered(f, (X,), kwargs={"scale": scale}).source for scale in (2.0, 3.0))
+    assert "2.0f0" in two
+    assert "3.0f0" in three
+
+
 def test_what_cannot_be_differentiated_is_never_within_a_gradient():
     from pybridge.lowering._lower import lowered
 
@@ -129,6 +155,19 @@ def test_what_cannot_be_differentiated_is_never_within_a_gradient():
     assert "lax.within_gradient(w)" in source
     assert "lax.within_gradient(x)" not in source
     assert "lax.cond(false, " in source
+
+
+def test_the_order_of_what_cannot_be_differentiated_is_zero():
+    from pybridge.lowering._lower import lowered
+
+    one = jnp.float32(1)
+
+    def f(w, x):
+        return w * jnp.float32(pb.differentiation_order((w, x)))
+
+    source = lowered(f, (one, one), wrt=(0,)).source
+    assert "lax.differentiation_order(w)" in source
+    assert "lax.differentiation_order(x)" not in source and "Int32(0)" in source
 
 
 def test_a_custom_rule_becomes_julias_unless_it_is_inlined():
@@ -193,6 +232,17 @@ def test_float64_without_x64_is_refused_and_python_numbers_are_not():
     with pytest.raises(pb.ArgumentTypeError, match="jax_enable_x64"):
         lower(jnp.sin, np.ones(3))
     assert "f32[]" in lower(jnp.sin, 1.0).source
+
+
+def test_an_integer_that_does_not_fit_is_refused_and_x64_named_where_it_helps():
+    for number in (2**31, 2**63 - 1, -(2**63)):
+        with pytest.raises(pb.ArgumentValueError, match="since x64 is off.*jax_enable_x64"):
+            lower(jnp.sin, number)
+    for number in (2**63, -(2**63) - 1):
+        with pytest.raises(pb.ArgumentValueError, match="fits int32 .*Pass a float") as caught:
+            lower(jnp.sin, number)
+        assert "x64" not in str(caught.value)
+    assert "i32[]" in lower(jnp.sin, 2**31 - 1).source
 
 
 def test_types_that_julia_does_not_have_are_refused():
