@@ -338,8 +338,11 @@ def robust(values: Callable[..., Any], size: int) -> Callable[..., np.ndarray]:
     return safe
 
 
-# The numbers of Julia's systems, and the words in which Zygote and Yota say that they cannot.
-_OWN_NUMBERS = re.compile(r"\bDual\{|\bTracked\w+")
+# The numbers of Julia's systems, the tangents that they make of structures, and the words in which
+# Zygote and Yota say that they cannot.
+_OWN_NUMBERS = re.compile(
+    r"\bDual\{|\bTracked\w+|no method matching \(ChainRulesCore\.(Mutable)?Tangent\{"
+)
 _REFUSALS = (
     "No derivative rule found for op",
     "try/catch is not supported",
@@ -351,7 +354,8 @@ _REFUSALS = (
 def is_refused_by_julia(text: str) -> bool:
     """Say whether a message is that of a Julia system that cannot run a function.
 
-    Such as one without a method for the system's own numbers: Tracker has no `floor`.
+    Such as one without a method for the system's own numbers: Tracker has no `floor`, and Yota
+    cannot make the tangent of a mutable structure of which it reads some fields.
     """
     no_method = "MethodError" in text and _OWN_NUMBERS.search(text) is not None
     return no_method or any(words in text for words in _REFUSALS)

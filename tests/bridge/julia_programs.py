@@ -38,7 +38,12 @@ def right():
     yield "quadratic form", "(a, x) -> x' * a * x", SPD, X3
     yield "solve", "(a, b) -> sum(a \\ b)", SPD, X3
     yield "a helper with a loop", POLYNOMIAL, 0.7
-    yield "recurrent", "(w, x) -> sum(foldl((h, i) -> tanh.(w * h .+ x), 1:3; init=x))", SPD, X3
+    yield (
+        "recurrent",
+        "(w, x) -> sum(foldl((h, i) -> tanh.(w * h .+ x), 1:3; init=zero(x)))",
+        SPD,
+        X3,
+    )
     yield "guarded root", "x -> PyBridge.cond(PyBridge.primal(x) > 0, sqrt, zero, x)", 0.0
     yield "a rule that is right", rule("cube(x) = x^3", "cube", "x", "3x^2 * d"), 1.2
     yield "asks, by a helper", "h(x) = within_gradient(x)\nx -> h(x) ? 2x : x", 2.0
@@ -78,7 +83,7 @@ def wrong():
             X3,
         ),
         ("mean, not divided", "f(x) = sum(x) / length(x)", "fill(d, size(x))", X3),
-        ("cumsum, not turned", "f(x) = cumsum(x)", "cumsum(d)", X3),
+        ("cumsum, not turned", "f(x) = cumsum(x)", "cumsum(ChainRulesCore.unthunk(d))", X3),
         ("product, sign", "f(x) = x .* sin.(x)", "d .* (sin.(x) .- x .* cos.(x))", X3),
     ):
         yield name, ruled, "The rrule of f is wrong", rule(definition, "f", "x", pulled), x
@@ -96,6 +101,14 @@ def wrong():
         "f(x) = round(x; digits=2)\n\nChainRulesCore.rrule(::typeof(f), x) = "
         f"x, d -> ({NO}, zero(d))\nx -> f(x)",
         0.777,
+    )
+    # ChainRules' rule of `foldl` has no derivative by a keyword: Zygote and Yota lose it silently.
+    yield (
+        "a fold's start",
+        ("minority",),
+        None,
+        "x -> foldl((h, i) -> tanh(h) * x, 1:3; init=x)",
+        0.7,
     )
     written = ("exception", "minority", "finite")
     for name, line, body in (

@@ -120,3 +120,13 @@ def test_what_cannot_be_lowered_is_a_note():
     report = pb.check(f, np.ones(2), backends=["zygote"])
     assert [(f.kind, f.severity) for f in report.findings] == [("unsupported", "note")]
     assert "pure_callback" in report.findings[0].title
+
+
+def test_a_structure_whose_tangent_yota_cannot_make_is_a_refusal():
+    """Flux.BatchNorm is one; Yota's tangents of mutable structures want all of their fields."""
+    source = "mutable struct Affine\n    a::Float64\n    b::Float64\nend\n"
+    source += "(l::Affine)(x) = l.a * x + l.a^2\nlayer = Affine(2.0, 1.0)\nx -> layer(x)"
+    f = pb.from_julia(source)
+    (finding,) = check(f, 0.7).findings
+    assert (finding.kind, finding.severity) == ("unsupported", "note")
+    assert finding.systems == ("yota",)
