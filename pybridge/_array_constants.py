@@ -20,13 +20,14 @@ def tell_precisions_apart() -> None:
     The rule that takes the place of JAX's is the same in all but that cache, so nobody else sees a
     difference. It stays; versions of JAX that tell precisions apart are left as they are.
     """
+    if not _mixes_precisions():
+        return
     from jax._src import dtypes, literals  # pyright: ignore
 
     def convert(x: np.ndarray) -> literals.TypedNdArray:
         return literals.TypedNdArray(np.asarray(x, dtypes.canonicalize_dtype(x.dtype)))
 
-    if _mixes_precisions():
-        dtypes.register_canonicalize_value_handler(np.ndarray, convert)
+    dtypes.register_canonicalize_value_handler(np.ndarray, convert)
 
 
 def _mixes_precisions() -> bool:

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 else:
     Primitive = type(lax.add_p)
 
+try:
+    from jax.ref import AbstractRef as AbstractRef
+except ModuleNotFoundError:
+    # The oldest versions of JAX have no refs: nothing is an instance of this.
+    AbstractRef = ()
+
 
 def jaxpr_as_fun(program: ClosedJaxpr) -> Callable[..., list[Any]]:
     """Return a jaxpr as a function of its inputs: `jax.extend.core.jaxpr_as_fun`."""

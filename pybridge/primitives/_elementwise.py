@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.ref import AbstractRef
 from jax.tree_util import keystr
 
 from .._errors import ArgumentTypeError, ArgumentValueError, BranchMismatchError, explain
+from .._jaxprs import AbstractRef
 from ._alignment import find_alignment
 from ._branches import Branches
 from ._collectives import communicating_axes

@@ -31,9 +31,8 @@ import numpy as np
 from jax import lax
 from jax.interpreters import mlir
 from jax.interpreters import partial_eval as pe
-from jax.ref import AbstractRef
 
-from .._jaxprs import Primitive, inner_jaxprs, jaxpr_as_fun
+from .._jaxprs import AbstractRef, Primitive, inner_jaxprs, jaxpr_as_fun
 from ._collectives import communicating_axes
 from ._masking import (
     concrete_index,

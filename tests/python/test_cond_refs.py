@@ -7,6 +7,9 @@ from cond_helpers import equal
 
 import pybridge as pb
 
+if not hasattr(jax, "new_ref"):
+    pytest.skip("this JAX has no refs", allow_module_level=True)
+
 
 def read(x):
     ref = jax.new_ref(x)
