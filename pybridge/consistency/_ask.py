@@ -365,13 +365,11 @@ def is_unsupported(error: BaseException) -> bool:
     """Say whether a system refuses, as opposed to fails."""
     if isinstance(error, NotImplementedError):  # those of pybridge are among them
         return True
-    if isinstance(error, JuliaError):
-        if error.julia_type.rpartition(".")[2] == "UnsupportedModeError":
-            return True
-    text = str(error)
-    if is_refused_by_julia(text):
+    julia_type = error.julia_type if isinstance(error, JuliaError) else ""
+    if julia_type.rpartition(".")[2] == "UnsupportedModeError":
         return True
-    return any(
+    text = str(error)
+    return is_refused_by_julia(text) or any(
         part in text
         for part in (
             "can't apply forward-mode",

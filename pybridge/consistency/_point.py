@@ -229,9 +229,12 @@ class Point:
     def _failed(self, name: str, mode: str, error: Exception) -> None:
         """Turn an exception of a system into a finding."""
         refused = is_unsupported(error)
-        runs = not isinstance(error, JuliaError) or not is_refused_by_julia(str(error))
-        what = "has no such rule" if runs else "cannot run the function"
-        what = what if refused else "raises an exception"
+        if not refused:
+            what = "raises an exception"
+        elif isinstance(error, JuliaError) and is_refused_by_julia(str(error)):
+            what = "cannot run the function"
+        else:
+            what = "has no such rule"
         self.findings.append(
             Finding(
                 "unsupported" if refused else "exception",

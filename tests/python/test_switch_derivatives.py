@@ -8,6 +8,7 @@ from cond_helpers import equal
 from jax import lax
 
 import pybridge as pb
+from pybridge._jaxprs import inner_jaxprs
 
 ONE_RESIDUAL = [jnp.sin, jnp.cos, jnp.sinh]
 TWO_RESIDUALS = [*ONE_RESIDUAL, lambda x: jnp.sin(x) + jnp.cos(x)]
@@ -29,6 +30,20 @@ def test_no_more_conditionals_and_residuals_than_jax(branches, wrap):
     )
     assert len(ours) <= len(theirs)
     assert sum(ours) <= sum(theirs)
+
+
+@pytest.mark.parametrize(("wrap", "ours", "theirs"), [(jax.jacfwd, 2, 1), (jax.hessian, 4, 2)])
+def test_forward_mode_makes_the_conditionals_that_the_page_says(wrap, ours, theirs):
+    """docs/how-to/choose-between-branches.md: the derivative is a switch of its own there."""
+    for switch, count in ((pb.switch, ours), (lax.switch, theirs)):
+        f = wrap(lambda x, i, switch=switch: switch(i, ONE_RESIDUAL, x))
+        assert _count_everywhere(jax.make_jaxpr(f)(0.5, 1)) == count
+
+
+def _count_everywhere(program):
+    own = sum(eqn.primitive.name in ("cond", "pybridge_switch") for eqn in program.eqns)
+    inner = (part for eqn in program.eqns for part in inner_jaxprs(eqn))
+    return own + sum(map(_count_everywhere, inner))
 
 
 # Residuals of several shapes and dtypes, operands among them, whole numbers and keys.
