@@ -92,7 +92,13 @@ class _Linearized:
             return residual if what is None else jax.random.wrap_key_data(residual, impl=what)
 
         leaves = [value(*leaf) for leaf in self.leaves]
-        return jax.tree.unflatten(self.tree, leaves)(*tangents)
+        outs_dot = jax.tree.unflatten(self.tree, leaves)(*tangents)
+        # Zeros that JAX put into the pushforward are made again: before JAX 0.9 they may be tracers
+        # of the trace that it comes from, and no leaves of it.
+        return [
+            dot if is_carried else jnp.zeros_like(dot)
+            for dot, is_carried in zip(outs_dot, self.carried, strict=True)
+        ]
 
 
 def _jvp_in_two(
