@@ -1,6 +1,6 @@
 """Random programs in Julia against JAX: values, and gradients by each of Julia's AD systems.
 
-70 programs in the ordinary tests, always the same; 10,000 with `-m nightly`, others each time:
+40 programs in the ordinary tests, always the same; 10,000 with `-m nightly`, others each time:
 PYBRIDGE_SEED is the seed that a failing test prints. Several programs make one Julia function, so
 that they share calls and compilation; hypothesis reduces a failing list to one short program.
 """
@@ -32,7 +32,7 @@ from quick import LONG, examples
 from pybridge.lowering import lower
 
 BATCH = 10
-LISTS = examples(30)
+LISTS = examples(16)
 GRADIENT_BATCH = 3
 GRADIENT_LISTS = 2 if LONG in os.environ else 1
 

@@ -134,7 +134,7 @@ end
         @test_throws MethodError PyBridge.uniform(key, Int, (2,))
     end
 
-    @testset "$system: a draw is a constant" for system in SYSTEMS
+    @testset "$system: a draw is a constant" for system in by_turns(SYSTEMS)
         function f(x)
             drawn = PyBridge.normal(PyBridge.fold_in(key, 1), Float64, (3,)) .+
                     PyBridge.uniform(key, Float64, (3,)) .+ PyBridge.keep_mask(key, 0.5, (3,))

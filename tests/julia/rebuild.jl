@@ -29,7 +29,7 @@ end
         layers = rebuild(plan, params, state, nothing)
         return layers[2](layers[1](x))
     end
-    @testset "$system adds up what a parameter gets in its places" for system in SYSTEMS
+    @testset "$system adds up what a parameter gets in its places" for system in by_turns(SYSTEMS)
         value, gradient = value_and_gradient(system, (p, x) -> sum(abs2, f(p, x)), params, x)
         @test value ≈ sum(abs2, f(params, x))
         @test close_to(gradient, differences((p, x) -> sum(abs2, f(p, x)), params, x))

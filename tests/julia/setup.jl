@@ -28,6 +28,14 @@ function combined(systems, cases)
     return [(systems[mod1(i, end)], cases[mod1(i, end)]) for i in turns]
 end
 
+"""
+All systems in the long run; in the quick one those whose turn it is, `count` of them: each loop over
+systems takes the next, so that each test has a system and each system has its tests.
+"""
+by_turns(systems, count=1) =
+    LONG ? systems : ntuple(_ -> systems[mod1(TURN[] += 1, end)], count)
+const TURN = Ref(0)
+
 "Value and gradient of `f` at `args` with respect to all of them."
 function value_and_gradient(system, f, args...)
     numbers = Val(ntuple(identity, length(args)))
