@@ -15,7 +15,7 @@ from jax import lax
 from jax.core import Tracer
 
 from .._errors import JuliaError
-from ._interpret import contains, equations
+from ..jaxprs import contains, equations
 from ._lines import LEVELS
 from ._subject import Arrays, Subject, is_moving
 

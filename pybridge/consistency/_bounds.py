@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
+from ..jaxprs import contains
 from ._findings import Finding
-from ._interpret import Seen, contains, walk
+from ._interpret import Seen, walk
 from ._subject import Arrays
 
 _GATHERS = frozenset({"gather", "dynamic_slice", "dynamic_update_slice"})

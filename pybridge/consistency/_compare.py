@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from .._jaxprs import is_stopped_by_jax, user_line
+from ..jaxprs import equations, is_stopped_by_jax, user_line
 from ._findings import Finding, SlopeCurve
 from ._flat import flat_line
-from ._interpret import equations
 from ._kinks import choice_numbers, curve, find_change, find_tie, judge_break, judge_kink
 from ._point import Point, Who
 from ._probes import Line, halves, unit_line

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
-from .._jaxprs import Location, inner_jaxprs, is_of_jax, jax_function, user_line
+from ..jaxprs import Location, inner_jaxprs, is_of_jax, jax_function, user_line
 from ._findings import Finding
 
 # The derivative of these is 0 wherever there is one.

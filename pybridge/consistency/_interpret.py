@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
-from .._jaxprs import Location, inner_jaxprs, user_line
+from ..jaxprs import (
+    Evaluator,
+    Location,
+    contains,
+    cut_program,
+    inner_jaxprs,
+    last_uses,
+    user_line,
+)
 
 
 class Seen(NamedTuple):
@@ -33,26 +41,8 @@ class Seen(NamedTuple):
 
 Visit = Callable[[Seen], None]
 
-# Operations that run inner programs, and where those are.
-_CALLS = ("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint")
-_CUSTOM = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
-_BRANCHES = ("cond", "pybridge_switch")
-
 # How many steps of each loop are looked at.
 _STEPS = 200
-
-
-def equations(closed: ClosedJaxpr) -> Iterator[Any]:
-    """Yield all equations of a program, those of inner programs included."""
-    for eqn in closed.jaxpr.eqns:
-        yield eqn
-        for inner in inner_jaxprs(eqn):
-            yield from equations(inner)
-
-
-def contains(closed: ClosedJaxpr, names: frozenset[str]) -> bool:
-    """Say whether an operation of that name is anywhere in a program."""
-    return any(eqn.primitive.name in names for eqn in equations(closed))
 
 
 def walk(
@@ -74,37 +64,66 @@ def walk(
     Returns:
         The program's results.
     """
-    jaxpr = closed.jaxpr
-    env: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-    env.update(zip(jaxpr.invars, args, strict=True))
+    return _Walk(names, visit).run(closed, args, outer)
 
-    def read(v: Any) -> Any:
-        return v.val if isinstance(v, Literal) else env[v]
 
-    waiting: list[Any] = []
-    last_use = _last_uses(jaxpr)
+class _Walk(Evaluator[Any, Location | None]):
+    """Compiles what lies between the operations to visit."""
 
-    def flush(position: int) -> None:
-        if waiting:
-            _run_all(closed, waiting, env, last_use, position)
-            waiting.clear()
+    def __init__(self, names: frozenset[str], visit: Visit):
+        self._names, self._visit = names, visit
 
-    for position, eqn in enumerate(jaxpr.eqns):
-        inside = any(contains(inner, names) for inner in inner_jaxprs(eqn))
-        if eqn.primitive.name not in names and not inside:
-            waiting.append(eqn)
-            continue
-        flush(position)
-        ins = [read(v) for v in eqn.invars]
-        line = user_line(eqn) or outer
-        run = equation_function(closed, eqn)
-        outs = _step_into(eqn, ins, names, visit, line) if inside else None
-        outs = outs if outs is not None else run(*ins)
-        if eqn.primitive.name in names:
-            visit(Seen(eqn, ins, outs, line, run))
-        env.update(zip(eqn.outvars, outs, strict=True))
-    flush(len(jaxpr.eqns))
-    return [read(v) for v in jaxpr.outvars]
+    def run(self, program: ClosedJaxpr, args: Sequence[Any], around: Location | None) -> list[Any]:
+        jaxpr = program.jaxpr
+        env: dict[Any, Any] = dict(zip(jaxpr.constvars, program.consts, strict=True))
+        env.update(zip(jaxpr.invars, args, strict=True))
+
+        def read(atom: Any) -> Any:
+            return atom.val if isinstance(atom, Literal) else env[atom]
+
+        waiting: list[Any] = []
+        last_use = last_uses(jaxpr)
+
+        def flush(position: int) -> None:
+            if waiting:
+                _run_all(program, waiting, env, last_use, position)
+                waiting.clear()
+
+        for position, eqn in enumerate(jaxpr.eqns):
+            inside = any(contains(inner, self._names) for inner in inner_jaxprs(eqn))
+            if eqn.primitive.name not in self._names and not inside:
+                waiting.append(eqn)
+                continue
+            flush(position)
+            ins = [read(atom) for atom in eqn.invars]
+            line = user_line(eqn) or around
+            run = equation_function(program, eqn)
+            outs = self.enter(eqn, ins, line) if inside else None
+            outs = outs if outs is not None else run(*ins)
+            if eqn.primitive.name in self._names:
+                self._visit(Seen(eqn, ins, outs, line, run))
+            env.update(zip(eqn.outvars, outs, strict=True))
+        flush(len(jaxpr.eqns))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def decide(self, value: Any) -> int | None:
+        value = np.asarray(value)
+        return None if value.ndim else int(value)
+
+    def rows(self, stack: Any, length: int, here: Location | None) -> list[Any]:
+        return [stack[i] for i in range(length)]
+
+    def stack(self, rows: Sequence[Any], here: Location | None) -> Any:
+        return jnp.stack(rows)
+
+    def goes_on(self, eqn: Any, iterations: int) -> bool:
+        return iterations <= _STEPS if eqn.primitive.name == "scan" else iterations < _STEPS
+
+    def test(self, program: ClosedJaxpr, args: Sequence[Any], here: Location | None) -> Any:
+        return jaxpr_as_fun(program)(*args)[0]
+
+    def solve(self, eqn: Any, operands: list[Any], here: Location | None) -> Any:
+        return None
 
 
 def equation_function(closed: ClosedJaxpr, eqn: Any) -> Callable[..., list[Any]]:
@@ -115,7 +134,7 @@ def equation_function(closed: ClosedJaxpr, eqn: Any) -> Callable[..., list[Any]]
             seen.add(v)
             fresh.append(v)
             kept.append(place)
-    inner = jaxpr_as_fun(_cut(closed, [eqn], fresh, list(eqn.outvars)))
+    inner = jaxpr_as_fun(cut_program(closed, [eqn], fresh, list(eqn.outvars)))
     return lambda *ins: list(inner(*[ins[place] for place in kept]))
 
 
@@ -146,106 +165,6 @@ def _compiled(closed: ClosedJaxpr, eqns: list[Any], needed: list[Any], results: 
     if key not in _PROGRAMS:
         while len(_PROGRAMS) >= _MOST_PROGRAMS:
             _PROGRAMS.pop(next(iter(_PROGRAMS)))
-        part = _cut(closed, list(eqns), needed, results)
+        part = cut_program(closed, list(eqns), needed, results)
         _PROGRAMS[key] = (closed.jaxpr, list(eqns), jax.jit(jaxpr_as_fun(part)))
     return _PROGRAMS[key][-1]
-
-
-def _cut(closed: ClosedJaxpr, eqns: list[Any], invars: list[Any], outvars: list[Any]) -> Any:
-    """Make a program of some equations of another."""
-    info = closed.jaxpr.debug_info._replace(
-        arg_names=("",) * len(invars), result_paths=("",) * len(outvars)
-    )
-    jaxpr = closed.jaxpr.replace(
-        constvars=[], invars=invars, outvars=outvars, eqns=eqns, debug_info=info
-    )
-    return ClosedJaxpr(jaxpr, ())
-
-
-def _last_uses(jaxpr: Any) -> dict[Any, int]:
-    """Find the last equation that reads each variable; the results are read at the end."""
-    uses = {
-        v: position
-        for position, eqn in enumerate(jaxpr.eqns)
-        for v in eqn.invars
-        if not isinstance(v, Literal)
-    }
-    uses.update({v: len(jaxpr.eqns) for v in jaxpr.outvars if not isinstance(v, Literal)})
-    return uses
-
-
-def _step_into(
-    eqn: Any, ins: list[Any], names: frozenset[str], visit: Visit, line: Location | None
-) -> list[Any] | None:
-    """Run the inner programs of an equation step by step; None where that is not known."""
-    name, params = eqn.primitive.name, eqn.params
-    if name in _CALLS:
-        return walk(_closed(params["jaxpr"]), ins, names, visit, line)
-    if name in _CUSTOM:
-        inner = params.get("call_jaxpr", params.get("fun_jaxpr"))
-        return walk(_closed(inner), ins, names, visit, line)
-    if name in _BRANCHES:
-        branches = params["branches"]
-        index = int(np.clip(int(np.asarray(ins[0])), 0, len(branches) - 1))
-        return walk(_closed(branches[index]), ins[1:], names, visit, line)
-    if name == "scan":
-        return _scan(params, ins, names, visit, line)
-    if name == "while":
-        return _while(params, ins, names, visit, line)
-    return None
-
-
-def _scan(
-    params: Any, ins: list[Any], names: frozenset[str], visit: Visit, line: Location | None
-) -> list[Any] | None:
-    body, length = params["jaxpr"], params["length"]
-    consts, carries = params["num_consts"], params["num_carry"]
-    if length > _STEPS or length == 0:
-        return None
-    fixed, carry, xs = ins[:consts], ins[consts : consts + carries], ins[consts + carries :]
-    rows: list[Any] = [None] * length
-    order = range(length - 1, -1, -1) if params["reverse"] else range(length)
-    for i in order:
-        outs = walk(body, [*fixed, *carry, *[x[i] for x in xs]], names, visit, line)
-        carry, rows[i] = outs[:carries], outs[carries:]
-    stacked = [jnp.stack(column) for column in zip(*rows, strict=True)]
-    return [*carry, *stacked]
-
-
-def _while(
-    params: Any, ins: list[Any], names: frozenset[str], visit: Visit, line: Location | None
-) -> list[Any] | None:
-    ask, body = params["cond_nconsts"], params["body_nconsts"]
-    questions, fixed, carry = ins[:ask], ins[ask : ask + body], ins[ask + body :]
-    for _ in range(_STEPS):
-        if not bool(jaxpr_as_fun(params["cond_jaxpr"])(*questions, *carry)[0]):
-            return carry
-        carry = walk(params["body_jaxpr"], [*fixed, *carry], names, visit, line)
-    return None
-
-
-def _closed(jaxpr: Any) -> ClosedJaxpr:
-    return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
-
-
-def substitute(closed: ClosedJaxpr, name: str, primitive: Any) -> ClosedJaxpr:
-    """Put another primitive, of the same types, in the place of one, everywhere."""
-
-    def part(value: Any) -> Any:
-        if isinstance(value, ClosedJaxpr):
-            return substitute(value, name, primitive)
-        if hasattr(value, "eqns") and hasattr(value, "invars"):
-            return substitute(ClosedJaxpr(value, ()), name, primitive).jaxpr
-        if isinstance(value, tuple | list):
-            return type(value)(map(part, value)) if type(value) in (tuple, list) else value
-        return value
-
-    def changed(eqn: Any) -> Any:
-        if eqn.primitive.name == name:
-            return eqn.replace(primitive=primitive)
-        if not any(True for _ in inner_jaxprs(eqn)):
-            return eqn
-        return eqn.replace(params={key: part(value) for key, value in eqn.params.items()})
-
-    jaxpr = closed.jaxpr.replace(eqns=[changed(eqn) for eqn in closed.jaxpr.eqns])
-    return ClosedJaxpr(jaxpr, closed.consts)

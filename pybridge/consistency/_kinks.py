@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from .._jaxprs import Location
+from ..jaxprs import Location, contains
 from ._findings import Finding, SlopeCurve
-from ._interpret import Seen, contains, walk
+from ._interpret import Seen, walk
 from ._lines import LEVELS, Along
 from ._point import Point
 from ._probes import Line

@@ -10,15 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from .._jaxprs import (
+from ..jaxprs import (
     Location,
     closed_over,
+    contains,
+    equations,
     inner_jaxprs,
     is_of_jax,
     jax_function,
     user_line,
 )
-from ._interpret import Seen, contains, equations, walk
+from ._interpret import Seen, walk
 from ._lines import along
 from ._subject import Arrays
 from ._values import RULES, rule_name
