@@ -100,11 +100,13 @@ def ms(seconds: float) -> str:
     return f"{1e3 * seconds:.2f} ms"
 
 
-def inside(f: str, work: str, repeat: int) -> Callable[[], float]:
+def inside(
+    f: str, work: str, repeat: int, using: tuple[str, ...] = ("Zygote",)
+) -> Callable[[], float]:
     """Make a call that asks Julia for the least time of `work(f)`."""
     import pybridge as pb
 
-    timer = pb.from_julia(LEAST.format(f=f, work=work), using="Zygote")
+    timer = pb.from_julia(LEAST.format(f=f, work=work), using=using)
     return lambda: float(timer(repeat))
 
 
@@ -319,31 +321,51 @@ def mlp_gradient(callback: dict[str, float]) -> list[Row]:
     return rows
 
 
-def recomputation() -> list[Row]:
-    """Time what keeping pullbacks would save: the second forward run of the backward pass."""
+def pullbacks() -> list[Row]:
+    """Time a forward and a backward pass of functions whose loss is JAX's."""
+    import jax
+    import jax.numpy as jnp
+
+    import pybridge as pb
+    from pybridge.julia._session import session
+
+    def limited(size: int, call: Callable[[], float]) -> Callable[[], float]:
+        def timed() -> float:
+            session().call(lambda library: library.request("limit_pullbacks", size))
+            return call()
+
+        return timed
+
     rows = []
     layers = f"let f = {LAYERS.strip()}, p = {PARAMETERS.strip()}, x = rand(Float32, 784, 128)"
     cheap = "let f = (p, x) -> p .* tanh.(x), p = rand(Float32, 10^5), x = rand(Float32, 10^5)"
-    for name, data in (("three dense layers", layers), ("`p .* tanh.(x)` of 100,000", cheap)):
-        data = f"{data}; (f, p, x, f(p, x)) end"
-        forward = "((f, p, x, y),) -> Zygote.pullback(f, p, x)"
+    p, x, _ = mlp_arguments("reversed")
+    row = jnp.linspace(0, 1, 10**5, dtype=jnp.float32)
+    for name, data, source, args in (
+        ("three dense layers", layers, LAYERS, (p, x)),
+        ("`p .* tanh.(x)` of 100,000", cheap, "(p, x) -> p .* tanh.(x)", (row, row)),
+    ):
+        f = pb.from_julia(source, layout="reversed")
+        step = jax.jit(lambda args, ct, f=f: jax.vjp(f, *args)[1](ct))
+        call = in_a_row(blocked(step, args, jnp.ones_like(f(*args))), 5)
         both = "((f, p, x, y),) -> Zygote.pullback(f, p, x)[2](y)"
         times = least(
             {
-                "forward": inside(data, forward, repeat=5),
-                "both": inside(data, both, repeat=5),
+                "julia": inside(f"{data}; (f, p, x, f(p, x)) end", both, repeat=5),
+                "left": limited(2**30, call),
+                "again": limited(0, call),
             },
             40,
         )
-        total = times["forward"] + times["both"]
-        rows.append(
-            Row(
-                f"{name}: forward run of Zygote, inside Julia",
-                ms(times["forward"]),
-                f"forward and backward {ms(times['both'])}",
-                f"keeping pullbacks would save {100 * times['forward'] / total:.0f} %",
+        for passes, key in (("pullbacks left", "left"), ("no memory for them", "again")):
+            rows.append(
+                Row(
+                    f"{name}, both passes from JAX, {passes}",
+                    ms(times[key]),
+                    f"Zygote inside Julia {ms(times['julia'])}",
+                    f"{times[key] / times['julia']:.2f} times",
+                )
             )
-        )
     return rows
 
 
@@ -441,7 +463,7 @@ def main() -> None:
         *errors(),
         *large_arrays(),
         *mlp_gradient(callback),
-        *recomputation(),
+        *pullbacks(),
         memory_growth(options.calls),
     ]
     show(rows, machine(options.threads), options.markdown)

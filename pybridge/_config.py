@@ -24,7 +24,7 @@ class Setting:
     """
 
     name: str
-    value: str | bool | None
+    value: str | int | bool | None
     origin: str
     meaning: str
 
@@ -33,6 +33,10 @@ _TEXT = {
     "PYBRIDGE_JULIA": "path of the julia executable to use",
     "PYBRIDGE_CHECK_BACKENDS": "AD systems that pb.check runs Python functions with: jax,zygote",
     "PYBRIDGE_ENVIRONMENTS": "folder for the AD systems' own Julia environments",
+}
+_BYTES = {
+    "PYBRIDGE_PULLBACK_BYTES": "memory that forward passes may fill with pullbacks for their "
+    "backward passes; 0: those run the forward pass again",
 }
 _SWITCH = {
     "PYBRIDGE_FFI": "let compiled programs call Julia directly; off: through Python",
@@ -53,12 +57,24 @@ def setting(name: str) -> Setting:
         The setting with its origin.
 
     Raises:
-        ConfigError: a switch has a value that is neither yes nor no.
+        ConfigError: a switch has a value that is neither yes nor no, a number of bytes one that
+            is no number.
     """
     raw = os.environ.get(name)
     origin = "default" if raw is None else f"environment variable {name}={raw}"
     if name in _TEXT:
         return Setting(name, raw or None, origin, _TEXT[name])
+    if name in _BYTES:
+        if raw and not (raw.isascii() and raw.isdigit()):
+            raise ConfigError(
+                explain(
+                    f"environment variable {name}",
+                    expected="a number of bytes, as digits",
+                    got=repr(raw),
+                    fix=f"It means: {_BYTES[name]}. Set it to a number, or unset it.",
+                )
+            )
+        return Setting(name, int(raw) if raw else None, origin, _BYTES[name])
     word = (raw or ("on" if name in _ON_BY_DEFAULT else "")).strip().lower()
     if word not in _TRUE | _FALSE:
         raise ConfigError(
@@ -74,4 +90,4 @@ def setting(name: str) -> Setting:
 
 def settings() -> list[Setting]:
     """Read all settings, in the order in which the documentation lists them."""
-    return [setting(name) for name in (*_TEXT, *_SWITCH)]
+    return [setting(name) for name in (*_TEXT, *_BYTES, *_SWITCH)]

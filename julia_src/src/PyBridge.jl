@@ -35,6 +35,7 @@ include("bridge/forms.jl")
 include("bridge/rules.jl")
 include("bridge/programs.jl")
 include("bridge/devices.jl")
+include("bridge/pullbacks.jl")
 include("bridge/outputs.jl")
 include("bridge/ffi.jl")
 include("nn/rebuild.jl")
@@ -62,6 +63,8 @@ include("nn/weightnorm.jl")
 include("nn/containers.jl")
 include("lowering/Lowering.jl")
 include("precompile.jl")
+
+__init__() = open_store()
 
 export DetectionError, is_differentiating, within_gradient
 

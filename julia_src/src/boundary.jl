@@ -307,6 +307,7 @@ const REQUESTS = (
     observation=id -> take!(OBSERVATIONS, parse(Int, id)),
     compile=compile,
     release_program=release_program,
+    limit_pullbacks=limit_pullbacks,
     define_model=(source, packages) -> define_model(source, packages),
     fresh_model=(fields...) -> fresh_model(fields...),
     model_text=id -> Base.invokelatest(model_text, MODELS[parse(Int, id)]),

@@ -83,7 +83,7 @@ its results as Python describes them: "f4:4" is a vector of four numbers.
 function exercise_program(kind, backend, results)
     id = register(x -> sum(abs2, x))
     wrt = kind == :call ? "" : "0"
-    compile("1", string(kind), "$id,,", string(backend), "(f4:1)", "f4:0", "$wrt|||", "f4:4",
+    compile("1", string(kind), "$id,,", string(backend), "(f4:1)", "f4:0", "$wrt||||", "f4:4",
         results, "", "false", "logical")
     x, y, gradient = ones(Float32, 4), zeros(Float32, 1), zeros(Float32, 4)
     addresses = Ptr{Cvoid}[pointer(x), pointer(y), pointer(gradient)]

@@ -24,14 +24,19 @@ def _batch(axis: Any, operands: Any, dims: Any, *, program: Program) -> tuple[An
         return bind(program, operands), [None] * count
     native = _native_flags(program, ins)
     if native is not None:
+        if program.takes_ticket and ins[-1]:
+            # Each lane has a ticket, for a pullback of its own; here all lanes make one call.
+            return _batch(axis, operands[:-1], dims[:-1], program=program.without_ticket())
         last = program.function.layout == "logical"
-        level = Level(axis.size, native, (True,) * count, native=True)
+        of_lanes = [not program.gives_ticket or i < count - 1 for i in range(count)]
+        level = Level(axis.size, native, tuple(of_lanes), native=True)
         operands = [
             _lanes(x, dim, axis.size, last) if flag else x
             for x, dim, flag in zip(operands, dims, native, strict=True)
         ]
         outs = bind(replace(program, levels=(level,)), operands)
-        return outs, [out.ndim - 1 if last else 0 for out in outs]
+        out_dims = [out.ndim - 1 if last else 0 for out in outs]
+        return outs, [dim if has else None for dim, has in zip(out_dims, of_lanes, strict=True)]
     level = Level(axis.size, ins, (True,) * count)
     operands = [
         x if dim is None else jnp.moveaxis(x, dim, 0) for x, dim in zip(operands, dims, strict=True)
@@ -62,10 +67,11 @@ def _native_flags(program: Program, ins: tuple[bool, ...]) -> tuple[bool, ...] |
     seeds = (True,) * len(program.seeds)
     tangents = tuple(args[i] for direction in program.directions for i in direction)
     start = len(args) + len(seeds)
-    if any(has and not may for has, may in zip(ins[start:], tangents, strict=True)):
+    if any(has and not may for has, may in zip(ins[start:], tangents, strict=False)):
         return None
+    ticket = (False,) * program.takes_ticket
     # Without lanes in the arguments the value has none.
-    return (*args, *seeds, *tangents) if any(args) else None
+    return (*args, *seeds, *tangents, *ticket) if any(args) else None
 
 
 for _primitive in PRIMITIVES.values():

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
 from jax.interpreters import ad
+from jax.interpreters import partial_eval as pe
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .._errors import UnsupportedModeError, explain
@@ -99,19 +100,25 @@ def _call_jvp(primals: Any, tangents: Any, *, program: Program) -> tuple[list[An
     if not moving or not kept:
         values = bind(within if moving else program, primals)
         return values, [_zero(value) for value in values]
-    if _is_scalar(program) and program.function.has_reverse and _own_lanes(program, within.wrt):
+    has_reverse = program.function.has_reverse
+    if has_reverse and not program.ticket and _is_scalar(program) and _own_lanes(within):
         gradient = _gradient_program(program, within.wrt)
         return _value_and_grad_jvp(primals, tangents, program=gradient, with_gradient=False)
-    values = bind(within, primals)
-    directed = program.derive(
+    if has_reverse:
+        within = within.with_ticket()
+    outs = bind(within, primals)
+    count = len(program.values)
+    directed = within.derive(
         "tangents",
-        [("in", i) for i in moving],
+        [*(("in", i) for i in moving), *(("out", i) for i in range(count, len(outs)))],
         [("out", i) for i in kept],
         directions=(moving,),
         kept=kept,
+        ticket=within.ticket,
     )
-    found = iter(bind(directed, [*primals, *(tangents[i] for i in moving)]))
-    return values, [next(found) if i in kept else _zero(value) for i, value in enumerate(values)]
+    found = iter(bind(directed, [*primals, *(tangents[i] for i in moving), *outs[count:]]))
+    results = outs if program.ticket else outs[:count]
+    return results, [next(found) if i in kept else _zero(out) for i, out in enumerate(results)]
 
 
 def _is_scalar(program: Program) -> bool:
@@ -123,13 +130,13 @@ def _is_scalar(program: Program) -> bool:
     )
 
 
-def _own_lanes(program: Program, leaves: Numbers) -> bool:
-    """Tell whether no two lanes share one of the leaves.
+def _own_lanes(program: Program) -> bool:
+    """Tell whether no two lanes share one of the leaves that the gradient is asked for.
 
     A gradient for each lane of a leaf that they share would take much memory; summed over the
     lanes, in the transpose, it does not.
     """
-    return all(level.ins[i] for level in program.levels for i in leaves)
+    return all(level.ins[i] for level in program.levels for i in program.wrt)
 
 
 def _gradient_program(program: Program, wrt: Numbers) -> Program:
@@ -190,6 +197,13 @@ def _places(program: Program) -> tuple[list[Any], list[list[Any]], list[Any]]:
     return seeds, directions, [("out", i) for i in range(len(program.result_types))]
 
 
+def _ticket(program: Program, operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Name the place of the ticket that tangents or cotangents take, and find it; or nothing."""
+    if not program.ticket:
+        return [], []
+    return [("in", len(operands) - 1)], [operands[-1]]
+
+
 def _multilinear_jvp(
     primals: Any, tangents: Any, *, program: Program
 ) -> tuple[list[Any], list[Any]]:
@@ -197,6 +211,7 @@ def _multilinear_jvp(
     args, seeds, directions = _split(program, primals)
     args_dot, seeds_dot, directions_dot = _split(program, tangents)
     seed_places, direction_places, outs = _places(program)
+    ticket_place, ticket = _ticket(program, primals)
     fields = {"wrt": program.wrt, "kept": program.kept}
     terms: list[list[Any]] = []
 
@@ -208,16 +223,20 @@ def _multilinear_jvp(
         direction_in: list[list[Any]],
         direction_values: list[list[Any]],
     ) -> None:
+        # The pullback at a point tells nothing of its change along one more direction.
+        same_point = len(new_directions) == len(numbers)
+        last, last_place = (ticket, ticket_place) if same_point else ([], [])
         term = program.derive(
             program.kind,
-            [*seed_in, *(place for places in direction_in for place in places)],
+            [*seed_in, *(place for places in direction_in for place in places), *last_place],
             outs,
             seeds=new_seeds,
             directions=tuple(new_directions),
+            ticket=bool(last),
             **fields,
         )
         flat = [value for values in direction_values for value in values]
-        terms.append(bind(term, [*args, *seed_values, *flat]))
+        terms.append(bind(term, [*args, *seed_values, *flat, *last]))
 
     numbers = list(program.directions)
     moving = tuple(i for i, t in enumerate(args_dot) if _is_moving(t))
@@ -275,6 +294,7 @@ def _transpose(cts: Any, *operands: Any, program: Program) -> list[Any]:
     """
     args, seeds, directions = _split(program, operands)
     seed_places, direction_places, _ = _places(program)
+    ticket_place, ticket = _ticket(program, operands)
     live = [j for j, ct in enumerate(cts) if type(ct) is not ad.Zero]
     given, given_places = [cts[j] for j in live], [("out", j) for j in live]
     linear = [ad.is_undefined_primal(x) for x in operands]
@@ -313,13 +333,14 @@ def _transpose(cts: Any, *operands: Any, program: Program) -> list[Any]:
             if program.kind == "tangents":
                 transposed = program.derive(
                     "cotangents",
-                    [*given_places, *other_places],
+                    [*given_places, *other_places, *ticket_place],
                     outs,
                     wrt=wrt,
                     seeds=turned,
                     directions=rest,
+                    ticket=program.ticket,
                 )
-                found = bind(transposed, [*args, *given, *others])
+                found = bind(transposed, [*args, *given, *others, *ticket])
             else:
                 transposed = program.derive(
                     "cotangents",
@@ -352,9 +373,21 @@ def _refuse_transpose(cts: Any, *operands: Any, program: Program) -> list[Any]:
     )
 
 
+def _dce_call(used: list[bool], eqn: Any) -> tuple[list[bool], Any]:
+    """Leave no pullback behind where nobody takes the ticket: a call's rule for dead code."""
+    program = eqn.params["program"]
+    if not any(used):
+        return [False] * len(eqn.invars), None
+    if program.ticket and not used[-1]:
+        params = {"program": program.without_ticket()}
+        eqn = eqn.replace(outvars=eqn.outvars[:-1], params=params)
+    return [True] * len(eqn.invars), eqn
+
+
 for _primitive in PRIMITIVES.values():
     _primitive.multiple_results = True
     _primitive.def_abstract_eval(_abstract_eval)
+pe.dce_rules[call_p] = _dce_call
 ad.primitive_jvps[call_p] = _call_jvp
 ad.primitive_jvps[value_and_grad_p] = _value_and_grad_jvp
 for _primitive in (call_p, value_and_grad_p):

@@ -10,6 +10,11 @@ families that are closed under differentiation and transposition (`rules.jl` say
 
 The operands are the leaves of the arguments, then the cotangents of the values `seeds`, then
 the tangents of each direction.
+
+A call within a gradient may leave its pullback in Julia, for the cotangents that are asked for
+later: it returns a *ticket*, a number that names it, as its last result, and the other takes the
+ticket as its last operand. Where Julia has no pullback by that ticket (any more), it makes a new
+one from the arguments: XLA may drop, repeat or reorder either of the two.
 """
 
 from __future__ import annotations
@@ -31,6 +36,10 @@ class ArrayType:
     dtype: np.dtype
 
 
+# 64 bits, which JAX has in one number only if it is told so.
+TICKET = ArrayType((2,), np.dtype(np.uint32))
+
+
 @dataclass(frozen=True)
 class Level:
     """One `vmap` around a call.
@@ -39,7 +48,8 @@ class Level:
         size: the number of lanes.
         ins: for each operand whether it has an axis for the lanes; otherwise they share it.
         outs: for each result the same; a result that the lanes share is the sum over them.
-        native: whether the function takes all lanes at once (`batched=True`).
+        native: whether the function takes all lanes at once (`batched=True`): then the ticket is
+            one for all.
     """
 
     size: int
@@ -111,6 +121,8 @@ class Program:
         kept: leaves of the value whose tangents are results.
         levels: the `vmap`s around it, outermost first.
         converts: whether results are converted to the dtypes in `values`.
+        ticket: whether a ticket is the last result (of a call) or the last operand (of tangents
+            and cotangents).
     """
 
     function: Function
@@ -125,6 +137,7 @@ class Program:
     kept: Numbers = ()
     levels: tuple[Level, ...] = ()
     converts: bool = False
+    ticket: bool = False
 
     def __repr__(self) -> str:
         """Keep jaxprs readable."""
@@ -143,20 +156,32 @@ class Program:
 
     def __hash__(self) -> int:
         """Hash what tells programs apart in practice; JAX hashes parameters often."""
-        return hash((self.function, self.kind, self.args, self.wrt, self.directions, self.levels))
+        asked = (self.kind, self.wrt, self.directions, self.ticket)
+        return hash((self.function, self.args, self.levels, *asked))
+
+    @property
+    def gives_ticket(self) -> bool:
+        """Whether a ticket is the last result."""
+        return self.ticket and self.kind == "call"
+
+    @property
+    def takes_ticket(self) -> bool:
+        """Whether a ticket is the last operand."""
+        return self.ticket and self.kind != "call"
 
     @property
     def operand_types(self) -> list[ArrayType]:
         """The operands' types for one lane."""
         tangents = [self.args[i] for direction in self.directions for i in direction]
-        return [*self.args, *(self.values[i] for i in self.seeds), *tangents]
+        ticket = [TICKET] if self.takes_ticket else []
+        return [*self.args, *(self.values[i] for i in self.seeds), *tangents, *ticket]
 
     @property
     def result_types(self) -> list[ArrayType]:
         """The results' types for one lane."""
         gradients = [self.args[i] for i in self.wrt]
         if self.kind == "call":
-            return list(self.values)
+            return [*self.values, TICKET] if self.gives_ticket else list(self.values)
         if self.kind == "value_and_grad":
             return [*self.values, *gradients]
         if self.kind == "tangents":
@@ -200,7 +225,7 @@ class Program:
             ins: for each operand behind the arguments the one of this program whose lanes it
                 has, as `("in", i)` or `("out", i)`.
             outs: the same for each result.
-            **fields: `wrt`, `seeds`, `directions`, `kept`; those left out are empty.
+            **fields: `wrt`, `seeds`, `directions`, `kept`, `ticket`; those left out are empty.
         """
 
         def flags(level: Level, places: Sequence[Any]) -> tuple[bool, ...]:
@@ -211,5 +236,26 @@ class Program:
             Level(level.size, flags(level, [*arguments, *ins]), flags(level, outs), level.native)
             for level in self.levels
         )
-        empty = {"wrt": (), "seeds": (), "directions": (), "kept": ()}
+        empty = {"wrt": (), "seeds": (), "directions": (), "kept": (), "ticket": False}
         return replace(self, kind=kind, levels=levels, **{**empty, **fields})
+
+    def with_ticket(self) -> Program:
+        """Make the call that leaves its pullback in Julia and returns the ticket for it."""
+        if self.ticket:
+            return self
+        levels = tuple(
+            replace(level, outs=(*level.outs, not level.native)) for level in self.levels
+        )
+        return replace(self, ticket=True, levels=levels)
+
+    def without_ticket(self) -> Program:
+        """Make the program that neither returns a ticket nor takes one."""
+        if not self.ticket:
+            return self
+
+        def rest(level: Level) -> Level:
+            if self.gives_ticket:
+                return replace(level, outs=level.outs[:-1])
+            return replace(level, ins=level.ins[:-1])
+
+        return replace(self, ticket=False, levels=tuple(map(rest, self.levels)))

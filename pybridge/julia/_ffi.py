@@ -119,6 +119,7 @@ def _describe(handles: Sequence[Any], ad: str, program: Program) -> list[str]:
             _numbers(program.seeds),
             ";".join(_numbers(direction) for direction in program.directions),
             _numbers(program.kept),
+            "ticket" if program.ticket else "",
         )
     )
     levels = ";".join(

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from .._config import setting
 from .._errors import BridgeError, JuliaForkError, JuliaUnavailableError
 from . import _environments
 from ._host import HostThread, julia_is_host
@@ -186,6 +187,9 @@ class Session:
             self._libjulia = juliacall.CONFIG["lib"]
             self._own_threads = int(main.Base.Threads.maxthreadid())
         self.julia_version = self.library.request("version")
+        limit = setting("PYBRIDGE_PULLBACK_BYTES").value
+        if limit is not None:
+            self.library.request("limit_pullbacks", limit)
         if isinstance(self._worker, Worker):
             # Left to the collector: a collection on another thread does not wait for this one.
             # Calls into Julia leave that state and come back to it by themselves.

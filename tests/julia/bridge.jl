@@ -74,7 +74,7 @@ end
     key = "17"
     # Two levels: three lanes that share w, and two that share nothing; the first result is summed
     # over the outer level.
-    P.compile(key, "call", "$id,,", "zygote", "(f8:1,f8:1)", "f8:1", "|||", "f8:2;f8:2", "f8:2",
+    P.compile(key, "call", "$id,,", "zygote", "(f8:1,f8:1)", "f8:1", "||||", "f8:2;f8:2", "f8:2",
         "3:01:0;2:11:1", "false", "reversed")
     w, x, y = rand(2, 2), rand(2, 2, 3), fill(NaN, 2, 2)
     addresses = Ptr{Cvoid}[pointer(w), pointer(x), pointer(y)]

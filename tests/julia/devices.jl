@@ -29,7 +29,7 @@ end
 @testset "a program on a device" begin
     x, y = rand(Float32, 3), zeros(Float32, 3)
     seen = Ref{Any}()
-    with_program(x -> (seen[] = (x, UInt(pointer(x))); x .+ 1), "call", "(f4:1)", "f4:1", "|||",
+    with_program(x -> (seen[] = (x, UInt(pointer(x))); x .+ 1), "call", "(f4:1)", "f4:1", "||||",
         "f4:3", "f4:3") do program
         @test on_fake(program, (x,), (y,)) == (x .+ 1,)
     end
@@ -41,14 +41,14 @@ end
 
     @testset "numbers, and results on the host" begin
         with_program((s, x) -> (s * 2, fill(s, 3), sum(x)), "call", "(f4:0,f4:1)",
-            "(f4:0,f4:1,f4:0)", "|||", "f4:;f4:3", "f4:;f4:3;f4:") do program
+            "(f4:0,f4:1,f4:0)", "||||", "f4:;f4:3", "f4:;f4:3;f4:") do program
             outputs = on_fake(program, (Float32[3], x), (zeros(Float32, 1), y, zeros(Float32, 1)))
             @test outputs[1] == [6] && outputs[2] == [3, 3, 3] && outputs[3] ≈ [sum(x)]
         end
     end
 
     @testset "views and conversions" begin
-        with_program(x -> (transpose(x), Float64.(x)), "call", "(f4:2)", "(f4:2,f4:2)", "|||",
+        with_program(x -> (transpose(x), Float64.(x)), "call", "(f4:2)", "(f4:2,f4:2)", "||||",
             "f4:2,3", "f4:3,2;f4:2,3"; converts="true") do program
             m, turned, same = rand(Float32, 2, 3), zeros(Float32, 3, 2), zeros(Float32, 2, 3)
             @test on_fake(program, (m,), (turned, same)) == (permutedims(m), m)
@@ -56,7 +56,7 @@ end
     end
 
     @testset "nothing in it" begin
-        with_program(x -> (x, sum(x)), "call", "(f4:1)", "(f4:1,f4:0)", "|||", "f4:0",
+        with_program(x -> (x, sum(x)), "call", "(f4:1)", "(f4:1,f4:0)", "||||", "f4:0",
             "f4:0;f4:") do program
             total = Float32[7]
             P.run(program, FakeDevices.FakeDevice(), (C_NULL,), (C_NULL, Ptr{Cvoid}(pointer(total))))
@@ -65,20 +65,20 @@ end
     end
 
     @testset "another shape than declared" begin
-        with_program(x -> x[1:2], "call", "(f4:1)", "f4:1", "|||", "f4:3", "f4:3") do program
+        with_program(x -> x[1:2], "call", "(f4:1)", "f4:1", "||||", "f4:3", "f4:3") do program
             @test_throws P.OutputChangedError on_fake(program, (x,), (y,))
         end
     end
 
     @testset "lanes, and a sum over them" begin
         lanes = "3:01:0;2:11:1"
-        with_program((w, x) -> w .* x, "call", "(f8:1,f8:1)", "f8:1", "|||", "f8:2;f8:2", "f8:2";
+        with_program((w, x) -> w .* x, "call", "(f8:1,f8:1)", "f8:1", "||||", "f8:2;f8:2", "f8:2";
             lanes) do program
             w, x, y = rand(2, 2), rand(2, 2, 3), fill(NaN, 2, 2)
             on_fake(program, (w, x), (y,))
             @test y ≈ sum(w .* x; dims=3)[:, :, 1]
         end
-        with_program(x -> sum(abs2, x), "call", "(f8:1)", "f8:0", "|||", "f8:2", "f8:";
+        with_program(x -> sum(abs2, x), "call", "(f8:1)", "f8:0", "||||", "f8:2", "f8:";
             lanes="4:1:0") do program
             x, y = rand(2, 4), [NaN]
             on_fake(program, (x,), (y,))
@@ -90,17 +90,17 @@ end
         f(w, x) = sum(abs2, tanh.(w * x))
         w, v, direction = rand(2, 3), rand(3), rand(2, 3)
         ∇w = 2 .* tanh.(w * v) .* (1 .- tanh.(w * v) .^ 2) * v'
-        with_program(f, "value_and_grad", "(f8:2,f8:1)", "f8:0", "0||;|0", "f8:2,3;f8:3",
+        with_program(f, "value_and_grad", "(f8:2,f8:1)", "f8:0", "0||;|0|", "f8:2,3;f8:3",
             "f8:;f8:2,3") do program
             value, gradient = on_fake(program, (w, v), ([NaN], fill(NaN, 2, 3)))
             @test value ≈ [f(w, v)] && gradient ≈ ∇w
         end
-        with_program(f, "tangents", "(f8:2,f8:1)", "f8:0", "||0|0", "f8:2,3;f8:3;f8:2,3",
+        with_program(f, "tangents", "(f8:2,f8:1)", "f8:0", "||0|0|", "f8:2,3;f8:3;f8:2,3",
             "f8:") do program
             @test on_fake(program, (w, v, direction), ([NaN],))[1] ≈ [sum(∇w .* direction)]
         end
         # A gradient that Zygote does not see is zero.
-        with_program((w, x) -> sum(x), "value_and_grad", "(f8:2,f8:1)", "f8:0", "0||;|0",
+        with_program((w, x) -> sum(x), "value_and_grad", "(f8:2,f8:1)", "f8:0", "0||;|0|",
             "f8:2,3;f8:3", "f8:;f8:2,3") do program
             @test on_fake(program, (w, v), ([NaN], fill(NaN, 2, 3)))[2] == zeros(2, 3)
         end
@@ -153,7 +153,7 @@ end
     order = [(:context, 3), (:record, 0x5e), (:wait, :ours), (:work,), (:record, :ours),
         (:wait, 0x5e), (:destroyed,)]
     @test P.check_available(P.DEVICES.cuda)
-    run_it(f) = with_program(_ -> call_cuda(0x17, x, y), f, "call", "(f4:1)", "f4:1", "|||",
+    run_it(f) = with_program(_ -> call_cuda(0x17, x, y), f, "call", "(f4:1)", "f4:1", "||||",
         "f4:3", "f4:3")
     work(x) = (push!(notes, (:work,)); x .* 2)
     empty!(notes)

@@ -71,6 +71,8 @@ class FakeFunction:
         self.form = form
         self.jitted: dict[Any, Any] = {}
         self.calls: list[Program] = []
+        self.left: dict[int, np.ndarray] = {}  # by ticket: where the pullback was made
+        self.hits = 0
 
     def executable(self, program: Program) -> FakeExecutable:
         """Make a program ready to run."""
@@ -119,9 +121,18 @@ class FakeExecutable:
             directions.append(_join(full))
         value_shapes = [t.shape for t in program.values]
         arg_shapes = [t.shape for t in program.args]
-        if program.kind in ("call", "tangents"):
+        if program.takes_ticket:
+            # What was left by a ticket is for the very arguments that come with it.
+            at = self.function.left.pop(int(inputs[-1][0]), None)
+            if at is not None:
+                np.testing.assert_array_equal(at, v)
+                self.function.hits += 1
+        if program.kind == "call":
             leaves = _cut(_form(form, v, directions), value_shapes)
-            return leaves if program.kind == "call" else [leaves[i] for i in program.kept]
+            return [*leaves, self._ticket(v)] if program.gives_ticket else leaves
+        if program.kind == "tangents":
+            leaves = _cut(_form(form, v, directions), value_shapes)
+            return [leaves[i] for i in program.kept]
         seeds = dict(zip(program.seeds, inputs[n : n + m], strict=True))
         if program.kind == "value_and_grad":
             seeds = {0: np.ones(())}
@@ -133,6 +144,14 @@ class FakeExecutable:
         if program.kind == "cotangents":
             return wanted
         return [_cut(_form(form, v, []), value_shapes)[0], *wanted]
+
+    def _ticket(self, v: np.ndarray) -> np.ndarray:
+        number = next(_tickets)
+        self.function.left[number] = v
+        return np.array([number, 0], np.uint32)
+
+
+_tickets = itertools.count(1)
 
 
 def _form(form: np.ndarray, v: np.ndarray, directions: list[np.ndarray]) -> np.ndarray:

@@ -205,6 +205,57 @@ def test_symbolic_zeros_are_not_asked_for() -> None:
     }
 
 
+def _steps(f):
+    return lambda xs: lax.scan(lambda c, x: (c + _total(f)(x), None), 0.0, xs)[0]
+
+
+# Name: what is differentiated, the shape of its argument, and how often the function runs forward.
+PASSES = {
+    "once": (_total, (3,), 1),
+    "scan": (_steps, (4, 3), 4),
+    "vmap": (lambda f: lambda x: _total(jax.vmap(f))(x), (4, 3), 4),
+    "checkpoint": (lambda f: jax.checkpoint(_total(f)), (3,), 1),
+    "checkpointed scan": (lambda f: _steps(jax.checkpoint(f)), (4, 3), 4),
+}
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
+@pytest.mark.parametrize("name", PASSES)
+def test_a_forward_pass_leaves_its_pullback_to_the_backward_pass(name: str, jit: bool) -> None:
+    bridged, reference, function = cubic(*KINDS["vector"])
+    make, shape, count = PASSES[name]
+    x = jnp.ones(shape)
+    gradient = jax.grad(make(bridged))
+    _assert_same((jax.jit(gradient) if jit else gradient)(x), jax.grad(make(reference))(x))
+    assert (function.hits, function.left) == (count, {})
+
+
+def test_a_pullback_is_used_once_and_then_made_again() -> None:
+    bridged, reference, function = cubic(*KINDS["vector"])
+    _, pull = jax.vjp(bridged, jnp.ones(3))
+    _, expected = jax.vjp(reference, jnp.ones(3))
+    for ct in np.eye(2):
+        _assert_same(pull(ct), expected(ct))
+    assert function.hits == 1
+
+
+def test_a_pullback_that_is_gone_is_made_again() -> None:
+    bridged, reference, function = cubic(*KINDS["vector"])
+    _, pull = jax.vjp(bridged, jnp.ones(3))
+    function.left.clear()
+    _assert_same(pull(jnp.ones(2)), jax.vjp(reference, jnp.ones(3))[1](jnp.ones(2)))
+    assert function.hits == 0
+
+
+def test_what_has_no_backward_pass_leaves_nothing() -> None:
+    bridged, _, function = cubic(*KINDS["vector"])
+    jax.jit(lambda x: jax.vjp(bridged, x)[0])(jnp.ones(3))
+    jax.jit(lambda x: jax.jvp(bridged, (x,), (x,)))(jnp.ones(3))
+    jax.vmap(lambda x: jax.jacfwd(bridged)(x))(jnp.ones((2, 3)))
+    assert not function.left
+    assert not function.calls[0].ticket
+
+
 def test_cond_keeps_lanes_apart() -> None:
     """A call in a branch sees no operand of a lane that took the other branch."""
     _, _, function = cubic(*KINDS["gradient"])

@@ -33,9 +33,11 @@ Base.eltype(::Buffer{T}) where {T} = T
 """
 What XLA calls. `Kind` is `:call`, `:value_and_grad`, `:tangents` or `:cotangents`; `Wrt`,
 `Seeds` and `Kept` number leaves of the arguments, of the cotangent and of the value;
-`Directions` lists the leaves of each direction.
+`Directions` lists the leaves of each direction. With a `Ticket`, a call leaves its pullback and
+returns the ticket for it as its last result, and tangents and cotangents take one as their last
+operand.
 """
-struct Program{Kind,Wrt,Seeds,Directions,Kept,D,S,V,O,R}
+struct Program{Kind,Wrt,Seeds,Directions,Kept,Ticket,D,S,V,O,R}
     rules::D
     spec::S
     value_spec::V
@@ -85,15 +87,15 @@ function compile(key, kind, ids, backend, spec, value_spec, selections, operands
     rules = Differentiable(BACKENDS[Symbol(backend)], functions...)
     layout = reversed == "reversed"
     parsed, parsed_value = parse_spec(spec, layout), parse_spec(value_spec, layout)
-    wrt, seeds, directions, kept = Base.split(selections, '|')
+    wrt, seeds, directions, kept, ticket = Base.split(selections, '|')
     directions = Tuple(numbers.(Base.split(directions, ';'; keepempty=false)))
     levels = [Base.split(level, ':') for level in Base.split(lanes, ';'; keepempty=false)]
     sizes = [parse(Int, level[1]) for level in levels]
     ins = buffers(operands, sizes, [level[2] for level in levels])
     outs = buffers(results, sizes, [level[3] for level in levels])
     program = Program{
-        Symbol(kind),numbers(wrt),numbers(seeds),directions,numbers(kept),typeof(rules),
-        typeof(parsed),typeof(parsed_value),typeof(ins),typeof(outs)
+        Symbol(kind),numbers(wrt),numbers(seeds),directions,numbers(kept),!isempty(ticket),
+        typeof(rules),typeof(parsed),typeof(parsed_value),typeof(ins),typeof(outs)
     }(rules, parsed, parsed_value, ins, outs, sizes, converts == "true", Ref(false))
     id = parse(UInt64, key)
     return change_programs!() do entries
@@ -133,9 +135,13 @@ converts(p::Program{Kind}) where {Kind} = Kind !== :call || p.converts
 describe(T, dims) = isempty(dims) ? "a $T" : string("size ", dims, " of ", T)
 
 function compute(p::Program{:call,Wrt}, device, inputs) where {Wrt}
-    y = sendable(primal_value(p.rules, p.spec, inputs, Val(Wrt)), x -> settle(device, x))
+    return flatten(checked(p, device, primal_value(p.rules, p.spec, inputs, Val(Wrt))))
+end
+
+function checked(p, device, y)
+    y = sendable(y, x -> settle(device, x))
     same_structure(p.value_spec, y) || throw(other_structure(y, p.value_spec))
-    return flatten(y)
+    return y
 end
 
 same_structure(::LeafSpec, y) = y isa Union{Number,AbstractArray}
@@ -171,9 +177,8 @@ function compute(
     leaves, rest = first_leaves(p.spec, inputs)
     given = ntuple(i -> rest[i], length(Seeds))
     rest = rest[length(Seeds)+1:end]
-    zeros = ntuple(_ -> ZeroTangent(), length(leaf_types(p.value_spec)))
-    ȳ = assemble(p.value_spec, replace_leaves(zeros, Val(Seeds), given))
-    return cotangents(p.rules, p.spec, leaves, ȳ, Val(Wrt), directions(Val(Dirs), rest))
+    return cotangents(
+        p.rules, p.spec, leaves, seed(p, given), Val(Wrt), directions(Val(Dirs), rest))
 end
 
 function first_leaves(spec, inputs)
@@ -188,8 +193,20 @@ function directions(::Val{Dirs}, rest) where {Dirs}
         directions(Val(Base.tail(Dirs)), rest[n+1:end])...)
 end
 
+needs_copies(p, device) = p.copies[]
+
+"Results from a pullback that a call has left; `nothing` where there is none."
+from_kept(p, device, inputs) = nothing
+
+function seed(p::Program{Kind,Wrt,Seeds}, given) where {Kind,Wrt,Seeds}
+    zeros = ntuple(_ -> ZeroTangent(), length(leaf_types(p.value_spec)))
+    return assemble(p.value_spec, replace_leaves(zeros, Val(Seeds), given))
+end
+
 function run_lane(p::Program, device, inputs, outputs)
-    copies = p.copies[]
+    results = from_kept(p, device, inputs)
+    results === nothing || return store_all!(p, device, outputs, results)
+    copies = needs_copies(p, device)
     leaves = map((b, address) -> decode(device, b, address, copies), p.operands, inputs)
     results = try
         compute(p, device, leaves)
@@ -201,10 +218,15 @@ function run_lane(p::Program, device, inputs, outputs)
         p.copies[] = true
         results
     end
+    store_all!(p, device, outputs, results)
+    foreach(give_back!, leaves)
+    return nothing
+end
+
+function store_all!(p, device, outputs, results)
     length(results) == length(p.results) || throw(OutputChangedError(
         "$(length(p.results)) arrays", "$(length(results))"))
     foreach((b, address, y) -> store!(device, b, address, y, p), p.results, outputs, results)
-    foreach(give_back!, leaves)
     return nothing
 end
 

@@ -1,0 +1,37 @@
+@testset "pullbacks that are left" begin
+    P = PyBridge
+    pullback(n) = P.Pullback(ȳ -> (ȳ,), (:f, n), (1,), (zeros(n),))
+    size_of(n) = Base.summarysize(pullback(n))
+
+    @testset "each is taken once, by its ticket" begin
+        store = P.PullbackStore(10^6, UInt64(2)^32 - 1)  # the second ticket is wider than 32 bits
+        tickets = [P.leave!(store, pullback(n)) for n in 1:3]
+        @test tickets[2] == UInt32[1, 0]
+        @test P.take!(store, tickets[2]).origin === (:f, 2)
+        @test P.take!(store, tickets[2]) === nothing
+        @test P.take!(store, P.NO_TICKET) === nothing
+        @test store.bytes == size_of(1) + size_of(3)
+        foreach(ticket -> P.take!(store, ticket), tickets)
+        @test store.bytes == 0 && isempty(store.entries)
+    end
+
+    @testset "the oldest make room" begin
+        store = P.PullbackStore(10 * size_of(100), UInt64(1))
+        tickets = [P.leave!(store, pullback(100)) for _ in 1:10^5]
+        @test store.bytes <= store.limit && length(store.entries) == 10
+        @test P.take!(store, tickets[end-10]) === nothing
+        @test all(ticket -> P.take!(store, ticket) !== nothing, tickets[end-9:end])
+        @test P.leave!(store, pullback(10^4)) isa Vector{UInt32}
+        @test isempty(store.entries) && store.bytes == 0  # larger than all the room
+        store.limit = 0
+        @test P.leave!(store, pullback(1)) == P.NO_TICKET
+    end
+
+    @testset "it is used for its own function, sizes and arguments alone" begin
+        @test P.fits(pullback(2), (:f, 2), (1,))
+        @test !P.fits(pullback(2), (:f, 3), (1,))
+        @test !P.fits(pullback(2), (:g, 2), (1,))
+        @test !P.fits(pullback(2), (:f, 2), (1, 2))
+        @test !P.fits(nothing, (:f, 2), (1,))
+    end
+end
