@@ -1,5 +1,6 @@
 """Layers in JAX with the numbers of Flux: explicit parameters and state, no hidden mode."""
 
+from . import losses as losses
 from ._activations import celu as celu
 from ._activations import elu as elu
 from ._activations import gelu as gelu
@@ -33,7 +34,18 @@ from ._activations import tanhshrink as tanhshrink
 from ._activations import thresholdrelu as thresholdrelu
 from ._activations import trelu as trelu
 from ._activations import σ as σ
+from ._adaptive_pool import AdaptiveMaxPool as AdaptiveMaxPool
+from ._adaptive_pool import AdaptiveMeanPool as AdaptiveMeanPool
+from ._adaptive_pool import GlobalMaxPool as GlobalMaxPool
+from ._attention import MultiHeadAttention as MultiHeadAttention
+from ._attention import make_causal_mask as make_causal_mask
 from ._batchnorm import BatchNorm as BatchNorm
+from ._bilinear import Bilinear as Bilinear
+from ._cell import Cell as Cell
+from ._cells import GRUCell as GRUCell
+from ._cells import GRUv3Cell as GRUv3Cell
+from ._cells import LSTMCell as LSTMCell
+from ._cells import RNNCell as RNNCell
 from ._connections import flatten as flatten
 from ._connections import plus as plus
 from ._connections import vcat as vcat
@@ -42,12 +54,17 @@ from ._containers import Parallel as Parallel
 from ._containers import SkipConnection as SkipConnection
 from ._conv import Conv as Conv
 from ._conv import ConvTranspose as ConvTranspose
+from ._crosscor import CrossCor as CrossCor
+from ._crosscor import DepthwiseConv as DepthwiseConv
 from ._dense import Dense as Dense
 from ._dropout import AlphaDropout as AlphaDropout
 from ._dropout import Dropout as Dropout
 from ._embedding import Embedding as Embedding
+from ._embedding_bag import EmbeddingBag as EmbeddingBag
 from ._from_flux import from_flux as from_flux
 from ._from_flux import to_flux as to_flux
+from ._fusion import Maxout as Maxout
+from ._fusion import PairwiseFusion as PairwiseFusion
 from ._groupnorm import GroupNorm as GroupNorm
 from ._init import glorot_normal as glorot_normal
 from ._init import glorot_uniform as glorot_uniform
@@ -71,8 +88,16 @@ from ._mode import ModeWarning as ModeWarning
 from ._pool import GlobalMeanPool as GlobalMeanPool
 from ._pool import MaxPool as MaxPool
 from ._pool import MeanPool as MeanPool
+from ._recurrent import GRU as GRU
+from ._recurrent import LSTM as LSTM
+from ._recurrent import RNN as RNN
+from ._recurrent import GRUv3 as GRUv3
+from ._recurrent import Recurrence as Recurrence
+from ._scale import Scale as Scale
 from ._softmax import glu as glu
 from ._softmax import logsoftmax as logsoftmax
 from ._softmax import logsumexp as logsumexp
 from ._softmax import softmax as softmax
+from ._upsample import PixelShuffle as PixelShuffle
+from ._upsample import Upsample as Upsample
 from ._weightnorm import WeightNorm as WeightNorm

@@ -165,16 +165,20 @@ class Conv(_Convolution):
 
     def _convolve(self, x: jax.Array, weight: jax.Array, spatial: tuple[int, ...]) -> jax.Array:
         window = Window.of(self.kernel, self.stride, self.dilation, self.pad, transposed=False)
-        window.outputs("Conv", spatial)
+        window.outputs(type(self).__name__, spatial)
         return lax.conv_general_dilated(
             x,
-            lax.rev(weight, tuple(range(2, weight.ndim))),
+            self._kernel(weight),
             window.stride,
             window.pad,
             rhs_dilation=window.dilation,
             feature_group_count=self.groups,
             precision=precision_for(weight.dtype),
         )
+
+    def _kernel(self, weight: jax.Array) -> jax.Array:
+        """Return what XLA, which does not reverse kernels, takes for one."""
+        return lax.rev(weight, tuple(range(2, weight.ndim)))
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)

@@ -168,7 +168,8 @@ class Layer:
                         where,
                         expected="options that the layer has, or one of its children",
                         got=f"{option}=",
-                        fix="`mask=` is one of the normalisations.",
+                        fix="`mask=` is one of normalisations, attention and recurrent layers, "
+                        "`hidden=` of the latter.",
                     )
                 )
 
@@ -215,6 +216,14 @@ def check_key(where: str, key: Any) -> None:
                 "inputs, use jax.vmap.",
             )
         )
+
+
+def child_key(key: Any, number: int) -> Any:
+    """Return the key of child `number` of a layer, None for None."""
+    if key is None:
+        return None
+    check_key("Layer.init", key)  # `apply` has checked its own
+    return jax.random.fold_in(key, number)
 
 
 def shown(value: Any) -> str:

@@ -191,18 +191,27 @@ class GlobalMeanPool(Layer):
         return jnp.mean(floating(x), tuple(range(2, len(shape))), keepdims=True), state
 
 
-def max_windows(x: jax.Array, window: Window) -> jax.Array:
-    """Return the largest value of each window of x, (batch, channels, *spatial)."""
-    real = jnp.issubdtype(x.dtype, jnp.floating)
-    if not real and not jnp.issubdtype(x.dtype, jnp.integer):
+def check_ordered(where: str, x: jax.Array) -> None:
+    """Refuse an input that has no largest value.
+
+    Raises:
+        ArgumentTypeError: it is complex or bool.
+    """
+    if not jnp.issubdtype(x.dtype, jnp.floating) and not jnp.issubdtype(x.dtype, jnp.integer):
         raise ArgumentTypeError(
             explain(
-                "MaxPool",
+                where,
                 expected="an input of real numbers",
                 got=f"dtype {x.dtype}",
                 fix="Only they have a largest one. Convert bools, `x.astype(int)`.",
             )
         )
+
+
+def max_windows(x: jax.Array, window: Window) -> jax.Array:
+    """Return the largest value of each window of x, (batch, channels, *spatial)."""
+    check_ordered("MaxPool", x)
+    real = jnp.issubdtype(x.dtype, jnp.floating)
     lowest = np.array(-np.inf if real else jnp.iinfo(x.dtype).min, x.dtype)
 
     def larger(first: jax.Array, second: jax.Array) -> jax.Array:

@@ -37,9 +37,12 @@ def test_every_kind_of_layer_is_in_the_table():
     kinds = {
         name
         for name, value in vars(nn).items()
-        if isinstance(value, type) and issubclass(value, nn.Layer) and value is not nn.Layer
+        if isinstance(value, type)
+        and issubclass(value, nn.Layer)
+        and value not in (nn.Layer, nn.Cell)  # the bases of layers and cells of one's own
     }
-    assert kinds == {case.name for case in CASES}
+    # A function in Flux, too, that makes a Conv.
+    assert {*kinds, "DepthwiseConv"} == {case.name for case in CASES}
 
 
 def test_titles_are_unique():

@@ -31,6 +31,25 @@ LAYERS = [
     (nn.Chain(nn.Dense(3, 2), nn.Dropout(0.5)), (4, 3)),
     (nn.SkipConnection(nn.Dense(3, 3), jnp.add), (4, 3)),
     (nn.Parallel(jnp.add, nn.Dense(3, 3), nn.Dense(3, 3)), (4, 3)),
+    (nn.PairwiseFusion(jnp.add, nn.Dense(3, 3), nn.Dense(3, 3)), (4, 3)),
+    (nn.Maxout(nn.Dense(3, 3), nn.Dense(3, 3)), (4, 3)),
+    (nn.CrossCor((2,), 3, 2), (4, 3, 5)),
+    (nn.AdaptiveMaxPool((2,)), (4, 3, 5)),
+    (nn.AdaptiveMeanPool((2,)), (4, 3, 5)),
+    (nn.GlobalMaxPool(), (4, 3, 5)),
+    (nn.Upsample(scale=2), (4, 3, 5)),
+    (nn.PixelShuffle(3), (4, 3, 5)),
+    (nn.Bilinear(3, 2), (4, 3)),
+    (nn.Scale(3), (4, 3)),
+    (nn.EmbeddingBag(5, 2), (4, 3)),
+    (nn.RNNCell(3, 2), (4, 3)),
+    (nn.LSTMCell(3, 2), (4, 3)),
+    (nn.RNN(3, 2), (4, 5, 3)),
+    (nn.LSTM(3, 2), (4, 5, 3)),
+    (nn.GRU(3, 2), (4, 5, 3)),
+    (nn.GRUv3(3, 2), (4, 5, 3)),
+    (nn.Recurrence(nn.GRUv3Cell(3, 2)), (4, 5, 3)),
+    (nn.MultiHeadAttention(4, nheads=2), (2, 3, 4)),
 ]
 IDS = [repr(layer) for layer, _ in LAYERS]
 
@@ -103,7 +122,7 @@ def test_an_option_that_nobody_takes_is_refused(layer):
 @ignore_mode_warnings
 def test_wrong_calls_teach(layer, shape):
     params, state = layer.init(KEY)
-    x = np.zeros(shape, int if isinstance(layer, nn.Embedding) else np.float32)
+    x = np.zeros(shape, int if isinstance(layer, nn.Embedding | nn.EmbeddingBag) else np.float32)
     name = type(layer).__name__
     with pytest.raises(pb.ArgumentTypeError, match=rf"{name}: .*layer\.apply\(params, state, x\)"):
         layer(x)
@@ -118,6 +137,7 @@ def test_wrong_calls_teach(layer, shape):
 
 
 DRAWS = (nn.Dense, nn.Conv, nn.ConvTranspose, nn.Embedding, nn.WeightNorm, nn.Chain, nn.Parallel)
+DRAWS += (nn.Bilinear, nn.EmbeddingBag, nn.LSTMCell, nn.GRU, nn.MultiHeadAttention, nn.Maxout)
 
 
 @pytest.mark.parametrize("layer", [one for one, _ in LAYERS if isinstance(one, DRAWS)], ids=repr)

@@ -1,0 +1,162 @@
+"""The losses: values by Flux's formulas in double precision, gradients, kinks, dtypes, errors."""
+
+import inspect
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+from nn_helpers import draw
+
+import pybridge as pb
+from pybridge.nn import losses
+
+EPS = np.finfo(np.float64).eps
+SHAPE = (4, 3)
+RNG = np.random.default_rng(0)
+X = draw(0, SHAPE)
+P = np.exp(X) / np.exp(X).sum(-1, keepdims=True)
+HOT = np.eye(3)[[0, 2, 1, 2]]
+YES = RNG.integers(0, 2, SHAPE).astype(float)
+SIGN = 2 * YES - 1
+POSITIVE = np.abs(draw(2, SHAPE)) + 0.1
+LOG_P = X - np.log(np.exp(X).sum(-1, keepdims=True))
+
+
+def at(p, y):
+    return y * (p + EPS) + (1 - y) * (1 - p - EPS)
+
+
+def huber(e, delta):
+    return np.where(e < delta, e**2 / 2, delta * (e - delta / 2)).mean()
+
+
+# Name, prediction, target, options, value.
+CASES = [
+    ("mae", X, SIGN, {}, np.abs(X - SIGN).mean()),
+    ("mse", X, SIGN, {}, ((X - SIGN) ** 2).mean()),
+    ("mse", X, SIGN, {"agg": jnp.sum}, ((X - SIGN) ** 2).sum()),
+    ("msle", POSITIVE, P, {}, (np.log((POSITIVE + EPS) / (P + EPS)) ** 2).mean()),
+    ("msle", POSITIVE, P, {"eps": 0.5}, (np.log((POSITIVE + 0.5) / (P + 0.5)) ** 2).mean()),
+    ("huber_loss", X, SIGN, {}, huber(np.abs(X - SIGN), 1)),
+    ("huber_loss", X, SIGN, {"delta": 0.3}, huber(np.abs(X - SIGN), 0.3)),
+    ("poisson_loss", POSITIVE, YES, {}, (POSITIVE - YES * np.log(POSITIVE)).mean()),
+    ("crossentropy", P, HOT, {}, -(HOT * np.log(P + EPS)).sum(-1).mean()),
+    ("crossentropy", P, HOT, {"axis": 0, "eps": 0.1}, -(HOT * np.log(P + 0.1)).sum(0).mean()),
+    ("logitcrossentropy", X, HOT, {}, -(HOT * LOG_P).sum(-1).mean()),
+    ("binarycrossentropy", P, YES, {}, -np.log(at(P, YES)).mean()),
+    (
+        "logitbinarycrossentropy",
+        X,
+        YES,
+        {"agg": jnp.sum},
+        (np.log1p(np.exp(-X)) + (1 - YES) * X).sum(),
+    ),
+    ("kldivergence", P, HOT, {}, -(HOT * np.log(P + EPS)).sum(-1).mean()),
+    ("kldivergence", P, P[::-1], {"eps": 0}, (P[::-1] * np.log(P[::-1] / P)).sum(-1).mean()),
+    ("binary_focal_loss", P, YES, {}, ((1 - at(P, YES)) ** 2 * -np.log(at(P, YES))).mean()),
+    ("focal_loss", P, HOT, {}, (-HOT * (1 - P) ** 2 * np.log(P)).sum(-1).mean()),
+    ("focal_loss", P, HOT, {"gamma": 1.5}, (-HOT * (1 - P) ** 1.5 * np.log(P)).sum(-1).mean()),
+    ("hinge_loss", X, SIGN, {}, np.maximum(0, 1 - X * SIGN).mean()),
+    ("squared_hinge_loss", X, SIGN, {}, (np.maximum(0, 1 - X * SIGN) ** 2).mean()),
+    (
+        "siamese_contrastive_loss",
+        POSITIVE,
+        YES,
+        {"margin": 2},
+        ((1 - YES) * POSITIVE**2 + YES * np.maximum(0, 2 - POSITIVE) ** 2).mean(),
+    ),
+    (
+        "dice_coeff_loss",
+        P,
+        YES,
+        {"smooth": 0.5},
+        1 - (2 * (P * YES).sum() + 0.5) / ((P**2).sum() + (YES**2).sum() + 0.5),
+    ),
+    (
+        "tversky_loss",
+        P,
+        YES,
+        {"beta": 0.6},
+        1
+        - ((P * YES).sum() + 1) / ((P * YES + 0.6 * (1 - YES) * P + 0.4 * YES * (1 - P)).sum() + 1),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "name, x, y, options, want",
+    CASES,
+    ids=[f"{name} {list(options)}" for name, _, _, options, _ in CASES],
+)
+def test_values_and_derivatives(name, x, y, options, want, x64, maybe_jit):
+    loss = getattr(losses, name)
+    got = maybe_jit(lambda x, y: loss(x, y, **options))(x, y)
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+    check_grads(lambda x: loss(x, y, **options), (x,), order=2, eps=1e-6, rtol=1e-4, atol=1e-5)
+
+
+def test_every_loss_has_a_case():
+    names = {n for n, f in vars(losses).items() if inspect.isfunction(f)}
+    assert names == {case[0] for case in CASES} | {"label_smoothing"}
+
+
+def test_label_smoothing(x64):
+    np.testing.assert_allclose(losses.label_smoothing(HOT, 0.3), 0.7 * HOT + 0.1)
+    np.testing.assert_allclose(losses.label_smoothing(HOT, 0.2, axis=0), 0.8 * HOT + 0.05)
+    np.testing.assert_allclose(losses.label_smoothing(YES, 0.3, axis=None), 0.7 * YES + 0.15)
+    np.testing.assert_allclose(losses.label_smoothing(np.array([True, False]), 0.5), [0.75, 0.25])
+    for alpha in (0, 1, 2):
+        with pytest.raises(pb.ArgumentValueError, match="a number between 0 and 1 as alpha"):
+            losses.label_smoothing(HOT, alpha)
+
+
+def test_the_axis_of_classes_stays_for_agg():
+    for name in ("crossentropy", "logitcrossentropy", "focal_loss"):
+        each = getattr(losses, name)(P, HOT, agg=lambda x: x)
+        assert each.shape == (4, 1)
+    assert losses.mae(X, SIGN, agg=lambda x: x).shape == SHAPE
+
+
+def test_slopes_at_kinks_are_zygotes():
+    slope = jax.grad(lambda x, loss, y: loss(x, y))
+    assert slope(1.0, losses.hinge_loss, 1.0) == -1
+    assert slope(0.0, losses.mae, 0.0) == 0
+    assert slope(1.0, losses.huber_loss, 0.0) == 1
+    zero = jax.grad(lambda p: losses.crossentropy(p, np.array([0.0, 1.0])))(np.array([0.0, 1.0]))
+    assert jnp.isfinite(zero).all() and zero[0] == 0
+
+
+def test_large_logits_keep_their_digits():
+    x, y = jnp.array([[1e4, 0.0]]), jnp.array([[0, 1]])
+    assert losses.logitcrossentropy(x, y) == 1e4
+    assert losses.logitbinarycrossentropy(jnp.array([1e4, -1e4]), jnp.array([0, 0])) == 5e3
+    assert jnp.isfinite(losses.crossentropy(jnp.array([[0.0, 1.0]]), jnp.array([[1, 0]])))
+
+
+@pytest.mark.parametrize("name", sorted({case[0] for case in CASES}))
+def test_dtypes_and_shapes(name):
+    loss = getattr(losses, name)
+    x, y = np.full((1, 3), 0.25), np.array([[True, False, False]])
+    for dtype in ("float16", "bfloat16", "float32"):
+        prediction = jnp.asarray(x, dtype)
+        for target in (y, y.astype(int), y.astype(np.float32)):
+            assert loss(prediction, target).dtype == dtype
+    assert loss(np.ones((1, 3), np.int32), y).dtype == jnp.float32
+    np.testing.assert_allclose(loss(prediction, y[0]), loss(prediction, y), rtol=1e-6)
+    with pytest.raises(pb.ArgumentValueError, match=rf"losses.{name}: .*a target of the predict"):
+        loss(prediction, y[:, :2])
+    with pytest.raises(pb.ArgumentTypeError, match=rf"losses.{name}: .*got a list"):
+        loss(prediction, [0, 1, 0])
+    with pytest.raises(pb.ArgumentTypeError, match="real numbers, got dtype complex"):
+        loss(x * 1j, y)
+
+
+def test_class_numbers_are_told_from_one_hot():
+    with pytest.raises(pb.ArgumentValueError, match=re.escape("`jax.nn.one_hot(labels, classes)`")):
+        losses.logitcrossentropy(X, np.array([0, 2, 1, 2]))
+    with pytest.raises(pb.ArgumentValueError, match="a margin of 0 or more"):
+        losses.siamese_contrastive_loss(X, YES, margin=-1)
+    assert losses.mse(X, 1.0) == losses.mse(X, np.ones(SHAPE))
