@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pybridge.consistency._check import _backends, _Run
-from pybridge.consistency._point import Allowed
-from pybridge.consistency._subject import Subject
+from pybridge.consistency.subject import Allowed, Subject
 
 INPUTS = 1000
 

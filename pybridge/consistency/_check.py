@@ -13,24 +13,47 @@ from .._config import setting
 from .._errors import ArgumentValueError, BridgeError, explain, first_line
 from ..interop import JuliaFunction
 from ..primitives._detection import listen
-from ._ask import JaxSystem, JuliaSystem, Weighted, plain_values, robust
-from ._bounds import find_out_of_bounds
-from ._compare import judge
-from ._findings import Finding, Probe, Report, SystemAnswer
-from ._flat import find_flat
-from ._inside import compare_with_inside, find_inside
-from ._iterations import SolverAccuracy
-from ._merge import merge_findings
-from ._narrow import find_truncation, judge_truncation
-from ._nonfinite import VALUE_NOT_FINITE, judge_non_finite, judge_value_not_finite
-from ._plain import Own, ask_own, judge_own, judge_values
-from ._point import Allowed, Point
-from ._present import has_julia
-from ._probes import check_names, count, first_lines, points, weights_for
-from ._repetition import judge_repetition
-from ._rounding import double_results, judge_rounding, own_results
-from ._second import judge_second
-from ._subject import Arrays, Subject, named
+from .detectors import (
+    VALUE_NOT_FINITE,
+    Own,
+    ask_own,
+    compare_with_inside,
+    find_flat,
+    find_inside,
+    find_out_of_bounds,
+    judge,
+    judge_non_finite,
+    judge_own,
+    judge_repetition,
+    judge_second,
+    judge_value_not_finite,
+    judge_values,
+    merge_findings,
+)
+from .detectors.precision import double_results, judge_rounding, own_results
+from .findings import Finding, Probe, Report, SystemAnswer
+from .nan import find_non_finite
+from .subject import (
+    Allowed,
+    Arrays,
+    JaxSystem,
+    JuliaSystem,
+    Point,
+    SolverAccuracy,
+    Subject,
+    Weighted,
+    check_names,
+    count,
+    find_truncation,
+    first_lines,
+    has_julia,
+    judge_truncation,
+    named,
+    plain_values,
+    points,
+    robust,
+    weights_for,
+)
 
 _LONGEST_SOURCE = 200
 
@@ -242,11 +265,11 @@ class _Run:
         self.say(f"{probe.name}: comparing")
         found: list[Finding] = list(point.findings)
         if not point.is_finite():
-            found.append(judge_value_not_finite(point))
+            found.append(judge_value_not_finite(point, find_non_finite))
         else:
             if stable:
                 found += judge_values(point, self.inside)
-                found += judge_non_finite(point)
+                found += judge_non_finite(point, find_non_finite)
                 found += _flat(point)
                 judgement = judge(point, subject.jaxpr)
                 found += judgement.findings
@@ -261,8 +284,7 @@ class _Run:
                         found += more
                         point.answers += answers
         if subject.is_julia:
-            from ._in_julia import explain_in_julia
-            from ._zeros import find_zeros
+            from .detectors import explain_in_julia, find_zeros
 
             found = explain_in_julia(found, point)
             wrong = {name for f in found if f.severity == "error" for name in f.systems}

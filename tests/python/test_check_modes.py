@@ -12,8 +12,8 @@ from jax import export, lax
 import pybridge as pb
 from pybridge import nn
 from pybridge.consistency import _check as check_module
-from pybridge.consistency._check import check
-from pybridge.consistency._probes import first_lines
+from pybridge.consistency import check
+from pybridge.consistency.subject import first_lines
 from pybridge.primitives._detection import listen
 
 

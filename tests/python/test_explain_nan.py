@@ -19,8 +19,7 @@ from jax import lax
 from quick import examples
 
 from pybridge._errors import ArgumentTypeError, ArgumentValueError
-from pybridge.consistency import _nan_tape
-from pybridge.consistency._nan import explain_nan, find_non_finite
+from pybridge.consistency.nan import _tape, explain_nan, find_non_finite
 
 
 def line_of(function, text):
@@ -635,7 +634,7 @@ def test_loops_that_are_too_long_stay_closed(monkeypatch):
 
         return lax.scan(body, 0.0, xs)[0]
 
-    monkeypatch.setattr(_nan_tape, "MOST_STEPS", 10)
+    monkeypatch.setattr(_tape, "MOST_STEPS", 10)
     why = explain_nan(f, jnp.zeros(20))
     assert why.origin.operation.primitive == "scan"
     assert "runs too often: the scan at test_explain_nan.py" in " ".join(str(why).split())

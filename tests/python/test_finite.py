@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from quick import examples
 
 from pybridge._errors import ArgumentTypeError
-from pybridge._finite import (
+from pybridge.finite import (
     as_given,
     finite_gradient,
     finite_hessian,

@@ -8,7 +8,6 @@ import pytest
 
 from pybridge._backends import Backend
 from pybridge._errors import ArgumentValueError
-from pybridge._finite import as_given, finite_gradient, finite_slopes
 from pybridge.consistency import (
     ModeAnswer,
     ask,
@@ -19,6 +18,7 @@ from pybridge.consistency import (
     run_scenarios,
     select_scenarios,
 )
+from pybridge.finite import as_given, finite_gradient, finite_slopes
 
 SCENARIOS = {scenario.name: scenario for scenario in load_scenarios()}
 

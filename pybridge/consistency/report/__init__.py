@@ -1,0 +1,37 @@
+"""What was found, written for the terminal, as HTML, JSON and Markdown."""
+
+from ._check_export import check_to_json as check_to_json
+from ._check_export import check_to_markdown as check_to_markdown
+from ._check_export import finding_to_markdown as finding_to_markdown
+from ._check_html import check_to_html as check_to_html
+from ._check_html import notebook as notebook
+from ._check_terminal import as_table as as_table
+from ._check_terminal import as_text as as_text
+from ._check_terminal import finding_parts as finding_parts
+from ._check_terminal import parts as parts
+from ._check_terminal import print_check as print_check
+from ._check_words import SYMBOLS as SYMBOLS
+from ._check_words import brief as brief
+from ._check_words import summary as summary
+from ._grid import Case as Case
+from ._grid import cases as cases
+from ._grid import cell as cell
+from ._grid import overview as overview
+from ._kink_drawing import curve_html as curve_html
+from ._layer_report import layers_ok as layers_ok
+from ._layer_report import layers_to_markdown as layers_to_markdown
+from ._layer_report import print_layers as print_layers
+from ._library_report import library_to_html as library_to_html
+from ._library_report import library_to_json as library_to_json
+from ._library_report import library_to_markdown as library_to_markdown
+from ._library_report import print_library as print_library
+from ._page import page as page
+from ._page import writable as writable
+from ._page import write as write
+from ._scenario_export import escape as escape
+from ._scenario_export import row as row
+from ._scenario_export import to_json as to_json
+from ._scenario_export import to_markdown as to_markdown
+from ._scenario_html import to_html as to_html
+from ._scenario_terminal import print_report as print_report
+from ._scenario_words import notes as notes
