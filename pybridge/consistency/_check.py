@@ -386,9 +386,9 @@ def _with_deviation(answer: SystemAnswer, point: Point) -> SystemAnswer:
     if slopes is None or not point.is_finite():
         return answer
     gaps = [
-        abs(slope - one.slope) / (1.0 + abs(one.slope))
+        abs(slope - one.value) / (1.0 + abs(one.value))
         for slope, one in zip(slopes, map(point.along, point.lines), strict=True)
-        if one.kind in ("smooth", "edge") and np.isfinite(one.slope)
+        if one.kind in ("smooth", "edge") and np.isfinite(one.value)
     ]
     return replace(answer, deviation=max(gaps)) if gaps else answer
 
@@ -397,7 +397,7 @@ def _differences(point: Point) -> SystemAnswer:
     """Put finite differences among the answers."""
     derivative = None
     if point.is_finite():
-        found = [point.along(line).slope for line in point.lines]
+        found = [point.along(line).value for line in point.lines]
         derivative = point._assemble(found)
     value = named(point.subject.outputs, point.plain)
     return SystemAnswer("finite", "forward", point.probe.name, value, derivative, 0.0)

@@ -14,16 +14,14 @@ import jax
 import numpy as np
 
 from .._errors import ArgumentTypeError, explain
-from . import _tableau as richardson
-from ._sampling import Convert, Program, as_jax, widen
-from ._sampling import as_given as as_given
-from ._sampling import double_precision as double_precision
+from ._program import Convert, Program, as_jax, widen
+from ._tableau import Estimate
 
 
 class FiniteDerivative(NamedTuple):
     """A value, a derivative and the estimated absolute error of the derivative.
 
-    At a kink the derivative is the middle of the one-sided slopes and the error half of
+    At a kink the derivative is the middle of the one-sided derivatives and the error half of
     their distance. Where it is +-inf (vertical tangent) or nan, the error is inf.
     """
 
@@ -32,8 +30,8 @@ class FiniteDerivative(NamedTuple):
     error: Any
 
 
-class FiniteSlopes(NamedTuple):
-    """A value and the one-sided slopes in a direction, with their error estimates."""
+class OneSidedDerivatives(NamedTuple):
+    """A value and the one-sided derivatives in a direction, with their error estimates."""
 
     value: Any
     left: Any
@@ -61,19 +59,19 @@ def finite_jvp(
         Value, tangent (shapes of the value, float64; 0 for integer results) and error.
     """
     program = Program(f, primals, convert)
-    slope = richardson.combine(program.slopes(_direction(program, tangents)))
+    tangent = program.differentiate(_direction(program, tangents)).derivative
     return FiniteDerivative(
-        program.value, program.unflatten(slope.value), program.unflatten(slope.error)
+        program.value, program.unflatten(tangent.value), program.unflatten(tangent.error)
     )
 
 
-def finite_slopes(
+def finite_one_sided(
     f: Callable[..., Any],
     primals: Sequence[Any],
     tangents: Sequence[Any],
     *,
     convert: Convert = as_jax,
-) -> FiniteSlopes:
+) -> OneSidedDerivatives:
     """Differentiate `f` from the left and from the right, for kinks.
 
     Args:
@@ -83,13 +81,13 @@ def finite_slopes(
         convert: see `finite_jvp`.
 
     Returns:
-        Value, slopes from the left and the right, and their errors. A slope is nan on a
+        Value, derivatives from the left and the right, and their errors. One is nan on a
         side where the function is not defined and +-inf where it grows without end.
     """
     program = Program(f, primals, convert)
-    _, right, left = program.slopes(_direction(program, tangents))
+    _, right, left = program.differentiate(_direction(program, tangents))
     parts = (left.value, right.value, left.error, right.error)
-    return FiniteSlopes(program.value, *(program.unflatten(part) for part in parts))
+    return OneSidedDerivatives(program.value, *(program.unflatten(part) for part in parts))
 
 
 def finite_gradient(
@@ -126,11 +124,11 @@ def finite_gradient(
                 fix="Reduce the result, for example with a sum, or ask for the jacobian.",
             )
         )
-    slopes = {leaf: _leaf_gradient(program, leaf) for leaf in jax.tree.leaves(chosen)}
+    parts = {leaf: _leaf_gradient(program, leaf) for leaf in jax.tree.leaves(chosen)}
     return FiniteDerivative(
         program.value,
-        jax.tree.map(lambda leaf: slopes[leaf].value, chosen),
-        jax.tree.map(lambda leaf: slopes[leaf].error, chosen),
+        jax.tree.map(lambda leaf: parts[leaf].value, chosen),
+        jax.tree.map(lambda leaf: parts[leaf].error, chosen),
     )
 
 
@@ -158,7 +156,7 @@ def finite_jacobian(
     program.require("finite differences", chosen, real=True)
     values, errors = {}, {}
     for leaf in jax.tree.leaves(chosen):
-        columns = [richardson.combine(program.slopes(e)) for e in program.basis(leaf)]
+        columns = [program.differentiate(e).derivative for e in program.basis(leaf)]
         values[leaf] = _stack([c.value for c in columns], program.origin)
         errors[leaf] = _stack([c.error for c in columns], program.origin)
 
@@ -201,32 +199,32 @@ def finite_hessian(
     full = np.zeros((program.origin.size, n, n))
     for i in range(n):
         for j in range(i, n):
-            full[:, i, j] = full[:, j, i] = program.mixed(units[i][1], units[j][1])
+            full[:, i, j] = full[:, j, i] = program.differentiate_twice(units[i][1], units[j][1])
     owner = np.array([leaf for leaf, _ in units], dtype=int)
 
     def place(rows: slice, shape: tuple[int, ...]) -> Any:
-        def block(one: int, two: int) -> np.ndarray:
-            part = full[rows][:, owner == one][:, :, owner == two]
-            return part.reshape(shape + program.point[one].shape + program.point[two].shape)
+        def block(i: int, j: int) -> np.ndarray:
+            part = full[rows][:, owner == i][:, :, owner == j]
+            return part.reshape(shape + program.point[i].shape + program.point[j].shape)
 
-        return jax.tree.map(lambda one: jax.tree.map(lambda two: block(one, two), chosen), chosen)
+        return jax.tree.map(lambda i: jax.tree.map(lambda j: block(i, j), chosen), chosen)
 
     return _by_output(program, place)
 
 
-def _leaf_gradient(program: Program, leaf: int) -> richardson.Slope:
+def _leaf_gradient(program: Program, leaf: int) -> Estimate:
     """Differentiate the scalar result with respect to every element of one leaf."""
     shape, dtype = program.point[leaf].shape, program.point[leaf].dtype
     value, error = np.zeros(shape, dtype), np.zeros(shape)
     for k, direction in enumerate(program.basis(leaf)):
-        slope = richardson.combine(program.slopes(direction))
-        value.flat[k], error.flat[k] = slope.value[0], slope.error[0]
+        partial = program.differentiate(direction).derivative
+        value.flat[k], error.flat[k] = partial.value[0], partial.error[0]
         if dtype.kind == "c":
-            turned = {leaf: 1j * direction[leaf]}
-            slope = richardson.combine(program.slopes(turned))
-            value.flat[k] -= 1j * slope.value[0]
-            error.flat[k] += slope.error[0]
-    return richardson.Slope(value, error)
+            imaginary = {leaf: 1j * direction[leaf]}
+            partial = program.differentiate(imaginary).derivative
+            value.flat[k] -= 1j * partial.value[0]
+            error.flat[k] += partial.error[0]
+    return Estimate(value, error)
 
 
 def _by_output(program: Program, place: Callable[[slice, tuple[int, ...]], Any]) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from ..._jaxprs import Location
-from ...finite import LEVELS, Along
+from ...finite import TOLERANCES, DirectionalDerivative
 from .._wording import gives, join
 from ..findings import Finding, SlopeCurve
 from ..subject import Arrays, Line, Point, Seen, contains, walk
@@ -125,7 +125,9 @@ def _is_tied(name: str, ins: list[np.ndarray], params: Any) -> bool:
     return False
 
 
-def judge_kink(point: Point, line: Line, one: Along, place: tuple[Any, Any]) -> list[Finding]:
+def judge_kink(
+    point: Point, line: Line, one: DirectionalDerivative, place: tuple[Any, Any]
+) -> list[Finding]:
     """Say what each system chooses at a kink, and whether the choice lies between the slopes."""
     unit = point.unit(line)
     choices = {who: point.slope(who, line) / unit for who in point.slopes if _is_own_mode(who)}
@@ -196,9 +198,9 @@ def choice_numbers(choices: dict[tuple[str, str], float]) -> dict[str, float]:
     return numbers
 
 
-def curve(point: Point, line: Line, one: Along) -> SlopeCurve:
+def curve(point: Point, line: Line, one: DirectionalDerivative) -> SlopeCurve:
     """Sample the function along a line through a kink."""
-    grid = np.linspace(1.0, 0.0, LEVELS, endpoint=False) * 0.5
+    grid = np.linspace(1.0, 0.0, TOLERANCES.levels, endpoint=False) * 0.5
     ts = np.concatenate([grid, -grid])
     rows = point._values_along(point.xs, line.vs, ts.astype(point.subject.dtype))
     weights = point.weighted.flat_weights
@@ -219,7 +221,9 @@ def curve(point: Point, line: Line, one: Along) -> SlopeCurve:
     )
 
 
-def judge_break(point: Point, line: Line, one: Along, place: tuple[Any, Any]) -> Finding | None:
+def judge_break(
+    point: Point, line: Line, one: DirectionalDerivative, place: tuple[Any, Any]
+) -> Finding | None:
     """Say that a value jumps, or that a slope has no bound, where systems give a number."""
     unit = point.unit(line)
     slopes = {who: point.slope(who, line) / unit for who in point.slopes

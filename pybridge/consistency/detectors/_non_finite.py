@@ -96,16 +96,16 @@ def _finding(point: Point, line: Line, whos: list[Who], many: int) -> Finding:
         if who not in whos and np.isfinite(slope) and who[1] in ("forward", "reverse")
     }
     numbers: dict[str, Any] = {f"{n} ({m})": s / unit for (n, m), s in (slopes | others).items()}
-    numbers["finite"] = one.slope / unit
+    numbers["finite"] = one.value / unit
     where = f"{join(names)}{f' in {mode} mode' if mode else ''} {gives(names)}"
     title = f"{where} {_word(shown)}, where the value is finite"
     severity, advice = "error", _ADVICE_IN_JULIA if point.subject.is_julia else _ADVICE_IN_PYTHON
     if one.kind == "vertical" and not others:
-        agree = all(np.isinf(s) and s == one.slope for s in slopes.values())
+        agree = all(np.isinf(s) and s == one.value for s in slopes.values())
         severity = "note" if agree else "warning"
         title = f"{where} {_word(shown)}: the slope has no bound here"
         advice = "The slope grows without end. Keep away from this point, or bound the slope."
-    elif one.kind in ("jump", "vertical", "undefined") or not np.isfinite(one.slope):
+    elif one.kind in ("jump", "vertical", "undefined") or not np.isfinite(one.value):
         severity = "warning"
         title = f"{where} {_word(shown)}, at a point where the function has no slope"
         if others:
@@ -115,7 +115,7 @@ def _finding(point: Point, line: Line, whos: list[Who], many: int) -> Finding:
         title += f"; the slope is {one.left / unit:.4g} from the left"
         title += f" and {one.right / unit:.4g} from the right"
     else:
-        title += f", and differences give {one.slope / unit:.6g}"
+        title += f", and differences give {one.value / unit:.6g}"
     if many > 1:
         numbers["places"] = many
         title += f" (and in {many - 1} more)"

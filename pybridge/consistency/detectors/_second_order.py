@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..._errors import first_line
-from ...finite import Along, two_sided
+from ...finite import Curve, DirectionalDerivative, two_sided_derivative
 from ..findings import Finding, SystemAnswer
 from ..subject import (
     Arrays,
@@ -72,7 +72,7 @@ def _length(xs: Arrays) -> float:
     """Say how long a direction is to be: where all numbers are tiny, a function may change there.
 
     The curvature of a norm at 1e-25 cannot be seen from steps of an eighth, nor from a millionth
-    of that, see `_lines`.
+    of that, see `Tolerances`.
     """
     sizes = np.concatenate([np.abs(np.ravel(x)) for x in xs] or [np.zeros(0)])
     largest = float(np.max(sizes[np.isfinite(sizes)], initial=0.0))
@@ -81,7 +81,7 @@ def _length(xs: Arrays) -> float:
 
 def _judge(point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...]) -> list[Finding]:
     flat = np.asarray(real_vector(hs), float)
-    tables: list[Along] = []
+    tables: list[DirectionalDerivative] = []
     origin = _gradient(system, point, point.xs)
     if origin is None or not np.all(np.isfinite(origin)):
         return []
@@ -91,7 +91,7 @@ def _judge(point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...]) ->
 
     # A gradient has a thousand components where a value has one, and where all of them agree
     # already no one-sided slopes are needed. The estimate's error is no excuse here.
-    first = two_sided(sample, origin, eps=point.eps)
+    first = two_sided_derivative(Curve(sample, origin, eps=point.eps))
     with np.errstate(all="ignore"):
         if np.all(np.abs(flat - first) <= _slack(flat, first, origin, point)):
             return []
@@ -161,7 +161,9 @@ def _unsteady(system: Any, point: Point, line: Line, flat: np.ndarray) -> np.nda
     return np.nan_to_num(np.abs(sides[0] - sides[1]), nan=0.0, posinf=0.0)
 
 
-def _different(flat: np.ndarray, one: Along, origin: np.ndarray, point: Point) -> np.ndarray:
+def _different(
+    flat: np.ndarray, one: DirectionalDerivative, origin: np.ndarray, point: Point
+) -> np.ndarray:
     """Mark the components that differ for sure, where the gradient is smooth."""
     components = one.components
     with np.errstate(all="ignore"):

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...finite import Along
+from ...finite import DirectionalDerivative
 from ..findings import Finding
 from ..subject import Arrays, JuliaSystem, Line, Point, Subject, Weighted, Who, at_many, robust
 from ._primal_values import mode_dependent
@@ -85,8 +85,8 @@ def compare_with_inside(point: Point, inside: Inside) -> list[Finding]:
         return _find_mixed(point, before)  # the values tell
     for line, outside in zip(point.lines[:3], before, strict=False):
         within = point.along(line)
-        if _differ(outside, within.slope):
-            numbers = {"plain": outside.slope, "inside": within.slope}
+        if _differ(outside, within.value):
+            numbers = {"plain": outside.value, "inside": within.value}
             title = "the function asks within_gradient, and has another slope inside"
             names = tuple(dict.fromkeys(name for name, _ in point.slopes))
             return [mode_dependent(point, title, numbers, names)]
@@ -105,11 +105,11 @@ def _random(point: Point) -> Finding:
     )
 
 
-def _differ(one: Along, slope: float) -> bool:
-    return bool(np.isfinite(one.slope) and not np.isclose(one.slope, slope, rtol=1e-6))
+def _differ(one: DirectionalDerivative, slope: float) -> bool:
+    return bool(np.isfinite(one.value) and not np.isclose(one.value, slope, rtol=1e-6))
 
 
-def _find_mixed(point: Point, outside: Sequence[Along]) -> list[Finding]:
+def _find_mixed(point: Point, outside: Sequence[DirectionalDerivative]) -> list[Finding]:
     """Report a derivative whose value is that of the function outside of a gradient.
 
     The value is then the plain one, although it is another inside, and the gradient is not that of
@@ -127,12 +127,14 @@ def _find_mixed(point: Point, outside: Sequence[Along]) -> list[Finding]:
             continue
         for line, one in zip(point.lines, outside, strict=True):
             slope = point.slope(who, line)
-            if one.kind == "smooth" and point.tolerance(one, slope, line) < abs(slope - one.slope):
+            if one.kind == "smooth" and point.tolerance(one, slope, line) < abs(slope - one.value):
                 return [_mixed(point, who, line, slope, one)]
     return []
 
 
-def _mixed(point: Point, who: Who, line: Line, slope: float, outside: Along) -> Finding:
+def _mixed(
+    point: Point, who: Who, line: Line, slope: float, outside: DirectionalDerivative
+) -> Finding:
     unit, weights = point.unit(line), point.weighted.flat_weights
     value = float(np.asarray(point.weighted.flat(point.plain), float) @ weights)
     inside = float(point.origin @ weights)
@@ -149,8 +151,8 @@ def _mixed(point: Point, who: Who, line: Line, slope: float, outside: Along) -> 
             "value": value,
             "value inside": inside,
             who[0]: slope / unit,
-            "slope outside": outside.slope / unit,
-            "slope inside": point.along(line).slope / unit,
+            "slope outside": outside.value / unit,
+            "slope inside": point.along(line).value / unit,
         },
         advice="The value was computed before the derivative was asked for: by lax.custom_root, "
         "jax.export, a checkpointed loop of another library. Give the mode explicitly there, "

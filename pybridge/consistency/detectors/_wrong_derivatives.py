@@ -93,7 +93,7 @@ def _inexact(point: Point) -> list[Finding]:
             Finding(
                 "finite",
                 "note",
-                f"{name} gives {_told_apart(slope / unit, one.slope / unit)}: within the accuracy "
+                f"{name} gives {_told_apart(slope / unit, one.value / unit)}: within the accuracy "
                 "of the function itself",
                 systems=(name,),
                 mode=mode if mode in ("forward", "reverse") else None,
@@ -102,7 +102,7 @@ def _inexact(point: Point) -> list[Finding]:
                 element=line.element or None,
                 location=location,
                 primitive=primitive,
-                numbers={name: slope / unit, "finite": one.slope / unit},
+                numbers={name: slope / unit, "finite": one.value / unit},
                 advice="A loop stops near the number that it converges to, and a few iterations "
                 "more change the derivative by as much. A smaller tolerance in the solver brings "
                 "the two together.",
@@ -164,7 +164,7 @@ def _wrong(
                 continue
             unit = point.unit(line)
             numbers = choice_numbers({who: s / unit for who, s in slopes.items()})
-            numbers["finite"] = point.along(line).slope / unit
+            numbers["finite"] = point.along(line).value / unit
             apart = _is_apart(point, line, bad)
             leaf = line.leaf if line.leaf is not None else -1
             place = leaf, line.element if leaf >= 0 else id(line)
@@ -233,7 +233,7 @@ def _told_apart(got: float, finite: float) -> str:
 
 def _is_apart(point: Point, line: Line, bad: tuple[Who, ...]) -> bool:
     """Say whether a system that is wrong here is right on both sides of the point."""
-    want = point.along(line).slope
+    want = point.along(line).value
     for who in bad:
         system = next(s for s in point.systems if s.name == who[0])
         here = point.slope(who, line)

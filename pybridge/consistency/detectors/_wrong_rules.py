@@ -11,7 +11,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from ..._jaxprs import Location, closed_over, inner_jaxprs, is_of_jax, jax_function, user_line
-from ...finite import along
+from ...finite import Curve, directional_derivative
 from ..subject import Arrays, Seen, contains, equations, walk
 from ._rule_values import RULES, rule_name
 
@@ -88,10 +88,10 @@ def _is_wrong(seen: Seen, eps: float) -> bool:
         return np.asarray(rows, float)[:, None]
 
     origin = np.asarray(compiled(*point), float)[None]
-    one = along(sample, origin, np.ones(1), eps=eps)
+    one = directional_derivative(Curve(sample, origin, eps=eps), np.ones(1))
     if one.kind != "smooth":
         return False
-    slack = 10.0 * one.error + 1e-6 * abs(one.slope)
+    slack = 10.0 * one.error + 1e-6 * abs(one.value)
     slopes = []
     with contextlib.suppress(Exception):
         gs = jax.grad(total, argnums=tuple(range(len(point))))(*map(jnp.asarray, point))
@@ -100,7 +100,7 @@ def _is_wrong(seen: Seen, eps: float) -> bool:
     with contextlib.suppress(Exception):
         arrays = tuple(map(jnp.asarray, point))
         slopes.append(float(jax.jvp(total, arrays, tuple(map(jnp.asarray, vs)))[1]))
-    return any(abs(slope - one.slope) > slack for slope in slopes)
+    return any(abs(slope - one.value) > slack for slope in slopes)
 
 
 def _moves(x: Any) -> bool:

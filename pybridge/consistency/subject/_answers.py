@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..._errors import ArgumentValueError, JuliaError, explain, first_line
-from ...finite import Along, Sample, along, noise_of
+from ...finite import Curve, DirectionalDerivative, Sample, directional_derivative, noise_level
 from ..findings import Finding, Probe, SystemAnswer
 from ._probes import Line
 from ._solver_accuracy import SolverAccuracy
@@ -104,7 +104,7 @@ class Point:
         self._accuracies: dict[int, float] = {}
         self._forwards: dict[str, Any] = {}
         self._elsewhere: dict[Any, AtOnce | None] = {}
-        self._known: dict[tuple[int, float], Along] = {}
+        self._known: dict[tuple[int, float], DirectionalDerivative] = {}
         self._noise: dict[int, np.ndarray] = {}
 
     # --- the systems ------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class Point:
 
     # --- finite differences -----------------------------------------------------------------
 
-    def along(self, line: Line, factor: float = 1.0) -> Along:
+    def along(self, line: Line, factor: float = 1.0) -> DirectionalDerivative:
         """Differentiate along a line by differences."""
         key = id(line), factor
         if key not in self._known:
@@ -275,13 +275,13 @@ class Point:
         self._noise[id(line)] = noise_along(sample, self.origin, line, self.xs, self.eps)
         return True
 
-    def _differentiate(self, line: Line, factor: float) -> Along:
+    def _differentiate(self, line: Line, factor: float) -> DirectionalDerivative:
         sample, weights = self._sample(line), self.weighted.flat_weights
         noise = self._noise.get(id(line))
         if noise is not None:
             return closely(sample, self.origin, weights, line, self.xs, self.eps, factor, noise)
-        smallest = line.smallest(self.xs)
-        return along(sample, self.origin, weights, smallest=smallest, eps=self.eps, factor=factor)
+        curve = Curve(sample, self.origin, smallest=line.smallest(self.xs), eps=self.eps)
+        return directional_derivative(curve, weights, factor=factor)
 
     def _sample(self, line: Line) -> Sample:
         return lambda ts: self._values_along(self.xs, line.vs, ts.astype(self.subject.dtype))
@@ -295,7 +295,7 @@ class Point:
         if not np.isfinite(slope):
             return False
         one = self.along(line)
-        if one.kind in ("smooth", "edge") and abs(slope - one.slope) <= self.tolerance(
+        if one.kind in ("smooth", "edge") and abs(slope - one.value) <= self.tolerance(
             one, slope, line
         ):
             return False
@@ -304,11 +304,11 @@ class Point:
         found = []
         for factor in _FACTORS:
             one = self.along(line, factor)
-            if one.kind not in ("smooth", "edge") or not np.isfinite(one.slope):
+            if one.kind not in ("smooth", "edge") or not np.isfinite(one.value):
                 return False
-            if abs(slope - one.slope) <= self.tolerance(one, slope, line):
+            if abs(slope - one.value) <= self.tolerance(one, slope, line):
                 return False
-            found.append(one.slope)
+            found.append(one.value)
         spread, gap = max(found) - min(found), abs(slope - float(np.median(found)))
         if gap <= 5.0 * spread:
             return False
@@ -328,10 +328,10 @@ class Point:
         """Say what a slope along a line is divided by, to be shown as a derivative."""
         return line.scale * (self.along(line).lead if line.leaf is not None else 1.0)
 
-    def tolerance(self, one: Along, slope: float, line: Line) -> float:
+    def tolerance(self, one: DirectionalDerivative, slope: float, line: Line) -> float:
         """Say by how much a right slope may differ from the one by differences."""
         relative = max(1e-8, 10.0 * self.eps ** (2 / 3))
-        size = abs(slope) + abs(one.slope)
+        size = abs(slope) + abs(one.value)
         if line.leaf is None:
             for gs in self.gradients.values():
                 parts = [np.abs(g * v) for g, v in zip(gs, line.vs, strict=True)]
@@ -341,13 +341,13 @@ class Point:
         own = 10.0 * one.error + relative * size + self.hidden(one) + np.finfo(float).tiny
         return max(own, self.allowed.rtol * size + self.allowed.atol * line.scale)
 
-    def hidden(self, one: Along) -> float:
+    def hidden(self, one: DirectionalDerivative) -> float:
         """Say which slopes a value that stays the same to the last digit hides.
 
         The variance of numbers that are equal but for rounding is such a value: its gradients
         are made of rounding and do not move as they should.
         """
-        return 1e3 * self.eps**2 if one.slope == 0.0 else 0.0
+        return 1e3 * self.eps**2 if one.value == 0.0 else 0.0
 
     def is_finite(self) -> bool:
         """Say whether the value is."""
@@ -358,8 +358,8 @@ class Point:
 def noise_along(
     sample: Sample, origin: np.ndarray, line: Line, xs: Arrays, eps: float
 ) -> np.ndarray:
-    """Measure the noise of samples along a line, see `noise_of`."""
-    return noise_of(sample, origin, smallest=line.shortest(xs, unit=np.inf), eps=eps)
+    """Measure the noise of samples along a line, see `noise_level`."""
+    return noise_level(Curve(sample, origin, smallest=line.shortest(xs, unit=np.inf), eps=eps))
 
 
 def closely(
@@ -371,19 +371,11 @@ def closely(
     eps: float,
     factor: float,
     noise: np.ndarray,
-) -> Along:
-    """Differentiate along a line where there is a doubt, see `along`."""
-    return along(
-        sample,
-        origin,
-        weights,
-        smallest=line.shortest(xs),
-        eps=eps,
-        factor=factor,
-        noise=noise,
-        blur=line.blur(xs),
-        doubtful=True,
-    )
+) -> DirectionalDerivative:
+    """Differentiate along a line where there is a doubt, see `difference_quotients`."""
+    smallest, blur = line.shortest(xs), line.blur(xs)
+    curve = Curve(sample, origin, smallest=smallest, eps=eps, noise=noise, blur=blur)
+    return directional_derivative(curve, weights, factor=factor, doubtful=True)
 
 
 def slope_of(gs: Sequence[np.ndarray], line: Line) -> float:

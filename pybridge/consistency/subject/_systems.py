@@ -15,7 +15,7 @@ from jax import lax
 from jax.core import Tracer
 
 from ..._errors import JuliaError
-from ...finite import LEVELS
+from ...finite import TOLERANCES
 from ._interpret import contains, equations
 from ._subject import Arrays, Subject, is_moving
 
@@ -331,7 +331,7 @@ def robust(values: Callable[..., Any], size: int) -> Callable[..., np.ndarray]:
         for t in ts:
             row = np.full(size, np.nan)
             with contextlib.suppress(Exception):
-                row = np.asarray(values(xs, vs, np.full(2 * LEVELS, t)), float)[0]
+                row = np.asarray(values(xs, vs, np.full(2 * TOLERANCES.levels, t)), float)[0]
             rows.append(row)
         return np.stack(rows)
 

@@ -6,37 +6,23 @@ digits of a difference come from.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._array_constants import tell_precisions_apart
 from .._errors import ArgumentTypeError, BridgeError, explain
-from . import _tableau as richardson
+from ._differences import Curve
+from ._mixed import mixed_derivative
+from ._points import CurveDerivative, differentiate_curve
+from ._precision import double_precision
+from ._tableau import Estimate
+from ._tolerances import TOLERANCES
 
 Convert = Callable[[np.ndarray, Any], Any]
-
-
-@contextlib.contextmanager
-def double_precision() -> Iterator[None]:
-    """Let JAX compute in float64 inside the block, whatever the caller's setting.
-
-    Strict promotion is off as well: a float32 constant of the caller's meets float64 here.
-    """
-    tell_precisions_apart()
-    if hasattr(jax, "enable_x64"):
-        wide = jax.enable_x64(True)
-    else:
-        # Older versions of JAX have the same switch in another place only.
-        from jax.experimental import enable_x64  # pyright: ignore
-
-        wide = enable_x64(True)
-    with wide, jax.numpy_dtype_promotion("standard"):
-        yield
 
 
 def as_jax(value: np.ndarray, original: Any) -> jax.Array:
@@ -49,6 +35,10 @@ def as_given(value: np.ndarray, original: Any) -> Any:
     if isinstance(original, float | complex):
         return value.item()
     return jnp.asarray(value) if isinstance(original, jax.Array) else value
+
+
+# What is asked for one derivative may take more steps than what is asked for a thousand.
+_EXACT = replace(TOLERANCES, central=1e-11, fruitless_halvings=TOLERANCES.most_halvings)
 
 
 class Program:
@@ -86,32 +76,34 @@ class Program:
         same = flat.shape == self.origin.shape
         return flat if same else np.full(self.origin.shape, np.nan)
 
-    def slopes(self, direction: dict[int, np.ndarray]) -> richardson.Slopes:
+    def differentiate(self, direction: dict[int, np.ndarray]) -> CurveDerivative:
         """Differentiate in a direction, which is given per moving leaf."""
         lengths = [np.abs(v[np.isfinite(v)]).max(initial=0.0) for v in direction.values()]
         # A direction of length one, so that a tiny or huge tangent cannot spoil the steps.
         length = float(max(lengths, default=0.0)) or 1.0
         unit = {i: v / length for i, v in direction.items()}
-        slopes = richardson.slopes(
-            lambda t: self.probe({i: t * v for i, v in unit.items()}),
-            self.origin,
-            *self._scale(unit),
-        )
-        return richardson.Slopes(
-            *(richardson.Slope(s.value * length, s.error * length) for s in slopes)
-        )
 
-    def mixed(self, one: dict[int, np.ndarray], two: dict[int, np.ndarray]) -> np.ndarray:
+        def sample(ts: np.ndarray) -> np.ndarray:
+            return np.stack([self.probe({i: t * v for i, v in unit.items()}) for t in ts])
+
+        size, smallest = self._scale(unit)
+        curve = Curve(sample, self.origin, size, smallest, shift=0.0, batch=1)
+        found = differentiate_curve(curve, _EXACT)
+        return CurveDerivative(*(Estimate(e.value * length, e.error * length) for e in found))
+
+    def differentiate_twice(
+        self, first: dict[int, np.ndarray], second: dict[int, np.ndarray]
+    ) -> np.ndarray:
         """Differentiate once in each of two directions of length one."""
 
         def surface(s: float, t: float) -> np.ndarray:
-            shifts = {i: s * v for i, v in one.items()}
-            for i, v in two.items():
+            shifts = {i: s * v for i, v in first.items()}
+            for i, v in second.items():
                 shifts[i] = shifts.get(i, 0.0) + t * v
             return self.probe(shifts)
 
-        sizes, smallest = zip(self._scale(one), self._scale(two), strict=True)
-        return richardson.second_slope(surface, sizes, smallest).value
+        sizes, smallest = zip(self._scale(first), self._scale(second), strict=True)
+        return mixed_derivative(surface, sizes, smallest, _EXACT).value
 
     def _scale(self, unit: dict[int, np.ndarray]) -> tuple[float, float]:
         """Find the largest and the smallest length that matter among the moving numbers."""
