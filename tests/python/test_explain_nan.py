@@ -19,7 +19,7 @@ from jax import lax
 from quick import examples
 
 from pybridge._errors import ArgumentTypeError, ArgumentValueError
-from pybridge.consistency.nan import _tape, explain_nan, find_non_finite
+from pybridge.consistency.nan import _tape, explain_nan
 
 
 def line_of(function, text):
@@ -546,12 +546,6 @@ def test_nothing_is_said_where_all_is_finite(f, x):
     assert why.ok
     assert why.origin is None
     assert str(why).startswith("No NaN")
-    assert find_non_finite(f, (x,)) is None
-
-
-def test_find_non_finite_gives_the_explanation():
-    why = find_non_finite(logarithm, (jnp.array([0.0]),))
-    assert why.origin.operation.primitive == "log"
 
 
 def test_arguments_are_refused_before_anything_runs():

@@ -7,10 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from ..findings import KINDS, SEVERITIES, Finding
+from ._non_finite import VALUE_NOT_FINITE
 
 
 def merge_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Sort findings by gravity, and drop those that say the same as one before."""
+    lost = any(
+        f.kind == "precision" and f.mode == "value" and f.severity != "note" for f in findings
+    )
+    if lost:
+        # That the value is not finite is said with the reason.
+        findings = [f for f in findings if f.title != VALUE_NOT_FINITE]
     kept = sorted(_once(findings), key=_gravity)
     # A derivative that is NaN says all about an argument at a point: whether the value jumps there
     # as well, and which elements differences know a slope of, is no news.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +11,7 @@ import numpy as np
 from .._wording import gives, join
 from ..findings import Finding
 from ..subject import Line, Point, Who, unit_line
-
-# What says where a number that is not finite comes from: `nan` stands above the detectors.
-FindNonFinite = Callable[..., Any]
+from ._context import Cause, Context
 
 VALUE_NOT_FINITE = "the value itself is NaN or infinite"
 
@@ -29,8 +26,15 @@ _ADVICE_IN_PYTHON = _ADVICE.format("a second where, pb.cond or pb.strong_zero")
 _ADVICE_IN_JULIA = _ADVICE.format("PyBridge.cond runs the branch taken alone")
 
 
-def judge_non_finite(point: Point, find_non_finite: FindNonFinite) -> list[Finding]:
-    """Report NaN and infinity in derivatives, with the operation that they come from."""
+def detect_non_finite(context: Context) -> Iterable[Finding]:
+    """Report NaN and infinity in the value, or else in derivatives, with where they come from."""
+    if not context.point.is_finite():
+        return [_find_in_value(context)]
+    return _find_in_derivatives(context) if context.is_comparable else []
+
+
+def _find_in_derivatives(context: Context) -> list[Finding]:
+    point = context.point
     cases: dict[Any, tuple[Line, list[Who], int]] = {}
     for who, line, many in _places(point):
         key = line.leaf, line.element
@@ -44,25 +48,23 @@ def judge_non_finite(point: Point, find_non_finite: FindNonFinite) -> list[Findi
     if not grouped:
         return []
     from_jax = any(name == "jax" for _, whos, _ in cases.values() for name, _ in whos)
-    explanation = _explain(point, find_non_finite) if from_jax else None
-    return [_with_origin(finding, explanation) for finding in grouped.values()]
+    cause = context.find_cause(point) if from_jax else None
+    return [_with_cause(finding, cause) for finding in grouped.values()]
 
 
-def judge_value_not_finite(point: Point, find_non_finite: FindNonFinite) -> Finding:
-    """Report that the value itself is not finite, with the operation that it comes from."""
-    explanation = _explain(point, find_non_finite)
-    origin = explanation.origin if explanation is not None else None
+def _find_in_value(context: Context) -> Finding:
+    point, cause = context.point, context.find_cause(context.point)
     advice = "Derivatives mean nothing here: mend the value first."
-    if origin is not None:
-        advice = f"It comes from {origin.operation.name}. {advice}"
+    if cause is not None:
+        advice = f"It comes from {cause.operation}. {advice}"
     return Finding(
         "non-finite",
         "warning" if point.probe.name == "given" else "note",
         VALUE_NOT_FINITE,
         mode="value",
         probe=point.probe.name,
-        location=origin.operation.location if origin is not None else None,
-        primitive=origin.operation.primitive if origin is not None else None,
+        location=cause.location if cause is not None else None,
+        primitive=cause.primitive if cause is not None else None,
         advice=advice,
     )
 
@@ -137,28 +139,11 @@ def _word(x: float) -> str:
     return "NaN" if np.isnan(x) else "infinity" if x > 0 else "-infinity"
 
 
-def _explain(point: Point, find_non_finite: FindNonFinite) -> Any:
-    """Ask `explain_nan` where the number comes from; None where it cannot tell."""
-    if point.subject.is_julia:
-        return None  # of the one operation that calls Julia
-    # It runs the user's function in ways of its own, and what it says is an addition.
-    with contextlib.suppress(Exception), point.subject.precision():
-        return find_non_finite(point.subject.f, point.subject.args_at(point.xs))
-    return None
-
-
-def _with_origin(finding: Finding, explanation: Any) -> Finding:
+def _with_cause(finding: Finding, cause: Cause | None) -> Finding:
     """Name the operation that a number comes from, what hid it, and a cure that was run."""
-    if explanation is None or explanation.origin is None or "jax" not in finding.systems:
+    if cause is None or "jax" not in finding.systems:
         return finding
-    operation, hidden = explanation.origin.operation, explanation.dropped_by
-    advice = finding.advice
-    if explanation.cures:
-        advice = f"{explanation.cures[0].text}. pb.explain_nan says more."
-    elif explanation.notes:
-        advice = explanation.notes[-1]
-    if hidden is not None:
-        advice = f"{hidden.name} drops it from the value, but 0 times it is NaN. {advice}"
-    return replace(
-        finding, location=operation.location, primitive=operation.primitive, advice=advice
-    )
+    advice = cause.advice or finding.advice
+    if cause.dropped_by:
+        advice = f"{cause.dropped_by} drops it from the value, but 0 times it is NaN. {advice}"
+    return replace(finding, location=cause.location, primitive=cause.primitive, advice=advice)

@@ -9,6 +9,7 @@ from jax.extend.core import ClosedJaxpr
 
 from ..findings import Finding
 from ..subject import Arrays, Seen, contains, walk
+from ._context import Context
 
 _GATHERS = frozenset({"gather", "dynamic_slice", "dynamic_update_slice"})
 _SCATTERS = frozenset(
@@ -27,6 +28,18 @@ _FATE = {
     "FILL_OR_DROP": "JAX reads NaN or drops the write, and the derivative is 0",
     "CLAMPED": "JAX moves the whole window inside",
 }
+
+
+def detect_out_of_bounds(context: Context) -> list[Finding]:
+    """Report reads and writes that are out of bounds at the point."""
+    point = context.point
+    if point.subject.is_julia or point.subject.jaxpr is None:
+        return []
+    try:
+        return find_out_of_bounds(point.subject.jaxpr, point.xs, point.probe.name)
+    except Exception as error:
+        context.say(f"{point.probe.name}: indices could not be followed: {error}")
+        return []
 
 
 def find_out_of_bounds(closed: ClosedJaxpr, xs: Arrays, probe: str) -> list[Finding]:

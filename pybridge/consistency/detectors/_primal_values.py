@@ -1,18 +1,16 @@
-"""Judge the value under differentiation, in double precision and in the caller's own."""
+"""Values that are others while the function is differentiated."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..findings import Finding
-from ..subject import Arrays, Point, Subject, Weighted, Who
+from ..subject import OwnPrecision, Point, Who
+from ._context import Context
 from ._rule_values import RuleFault, faulty_rules, tolerance, worst
 
 _ADVICE = (
@@ -21,76 +19,14 @@ _ADVICE = (
 )
 
 
-@dataclass
-class Own:
-    """What JAX gives in the caller's own precision.
-
-    Attributes:
-        eps: the relative rounding error of that precision.
-        xs: the leaves.
-        plain: the plain value.
-        values: the value under differentiation, by mode.
-        gradients: the gradients; empty where there are none.
-    """
-
-    eps: float
-    xs: tuple[Any, ...]
-    plain: tuple[np.ndarray, ...]
-    values: dict[str, tuple[np.ndarray, ...]]
-    gradients: tuple[np.ndarray, ...]
-
-
-def ask_own(subject: Subject, weighted: Weighted, modes: Sequence[str]) -> Own | None:
-    """Ask JAX at the given point in the caller's own precision, all in one program.
-
-    Args:
-        subject: what is checked.
-        weighted: the weights of its outputs.
-        modes: those that worked in double precision.
-
-    Returns:
-        The answers; None where double precision is the caller's own.
-    """
-    xs = tuple(jnp.asarray(x) for x in subject.given)
-    if subject.is_julia or all(x.real.dtype == subject.dtype for x in xs):
-        return None
-
-    def reverse(xs: Arrays) -> Any:
-        def scalar(xs: Arrays) -> Any:
-            ys = subject.call(xs)
-            return weighted.total(ys), ys
-
-        (_, ys), gs = jax.value_and_grad(scalar, has_aux=True)(tuple(xs))
-        return ys, gs
-
-    def all_of_it(xs: Arrays) -> Any:
-        found: dict[str, Any] = {"plain": subject.call(xs)}
-        if "reverse" in modes:
-            found["reverse"], found["gradients"] = reverse(xs)
-        if "forward" in modes:
-            zeros = tuple(jnp.zeros_like(x) for x in xs)
-            found["forward"], _ = jax.jvp(lambda *xs: subject.call(xs), tuple(xs), zeros)
-        return found
-
-    with contextlib.suppress(Exception):
-        found = (jax.jit(all_of_it) if subject.traced else all_of_it)(xs)
-        found = jax.tree.map(np.asarray, found)
-        largest = max(float(jnp.finfo(x.dtype).eps) for x in xs)
-        values = {mode: found[mode] for mode in ("reverse", "forward") if mode in found}
-        return Own(largest, xs, found["plain"], values, found.get("gradients", ()))
-    return None
-
-
-def judge_values(point: Point, inside: Callable[[Arrays], Any] | None) -> list[Finding]:
-    """Compare each system's value with the plain one, and each custom rule with its function.
-
-    Args:
-        point: the point.
-        inside: the function as it is where `within_gradient` is True; None where it does not ask.
-    """
+def detect_other_values(context: Context) -> Iterable[Finding]:
+    """Compare each system's value with the plain one, and each custom rule with its function."""
+    if not context.is_comparable:
+        return []
+    point, inside = context.point, context.inside
     subject = point.subject
     closed = subject.jaxpr
-    allowed = tolerance(point.plain, point.eps, _sensitivity(point))
+    allowed = tolerance(point.plain, point.eps, sensitivity(point))
     differing: dict[Who, tuple[float, int, Any]] = {}
     for who, ys in point.values.items():
         found = worst(point.plain, ys, allowed) if ys else (0.0, 0, ())
@@ -105,7 +41,7 @@ def judge_values(point: Point, inside: Callable[[Arrays], Any] | None) -> list[F
             differing = {who: found for who, found in differing.items() if who in rest}
             if not differing:
                 return [note]
-            return [note, *_blame(point, differing, [])]
+            return [note, *blame_rules(point, differing, [])]
     faults: list[RuleFault] = []
     if closed is not None:
         with contextlib.suppress(Exception):
@@ -115,58 +51,14 @@ def judge_values(point: Point, inside: Callable[[Arrays], Any] | None) -> list[F
     if closed is not None and not faults and not subject.is_julia:
         # No rule computes another value: rounding in another order explains the rest.
         differing = {who: found for who, found in differing.items() if found[0] > 1e4}
-    return _blame(point, differing, faults)
+    return blame_rules(point, differing, faults)
 
 
-def judge_own(point: Point, own: Own) -> list[Finding]:
-    """Compare in the caller's precision what double precision did not show already."""
-    findings: list[Finding] = []
-    allowed = tolerance(own.plain, own.eps, _sensitivity(point))
-    differing = {("jax", mode): worst(own.plain, ys, allowed) for mode, ys in own.values.items()}
-    differing = {who: found for who, found in differing.items() if found[0] > 1.0}
-    subject = point.subject
-    if differing and subject.traced:
-        faults: list[RuleFault] = []
-        with contextlib.suppress(Exception):
-            closed = jax.make_jaxpr(lambda *xs: subject.call(xs))(*own.xs)
-            faults = faulty_rules(closed, own.xs, 64.0 * own.eps) or faulty_rules(
-                closed, own.xs, 0.0
-            )
-        if not faults:
-            differing = {who: found for who, found in differing.items() if found[0] > 1e4}
-        findings += _blame(point, differing, faults, own)
-    wide = point.gradients.get(("jax", "reverse"), ())
-    for leaf, (narrow, known) in enumerate(zip(own.gradients, wide, strict=False)):
-        bad = ~np.isfinite(narrow) & np.isfinite(known)
-        if bad.any() and all(np.all(np.isfinite(y)) for y in own.plain):
-            place = tuple(int(k) for k in np.argwhere(bad)[0])
-            findings.append(
-                Finding(
-                    "non-finite",
-                    "error",
-                    f"jax in reverse mode gives {narrow[place]} in {narrow.dtype}, and "
-                    f"{known[place]:.6g} in double precision",
-                    systems=("jax",),
-                    mode="reverse",
-                    argument=subject.paths[leaf],
-                    element=place or None,
-                    numbers={
-                        str(narrow.dtype): float(np.real(narrow[place])),
-                        "float64": float(np.real(known[place])),
-                    },
-                    advice="A number in between is too large or too small for this precision: "
-                    "compute with logarithms, or subtract the largest before an exponential.",
-                )
-            )
-            break
-    return findings
-
-
-def _blame(
+def blame_rules(
     point: Point,
     differing: dict[Who, tuple[float, int, Any]],
     faults: list[RuleFault],
-    own: Own | None = None,
+    own: OwnPrecision | None = None,
 ) -> list[Finding]:
     """Write findings for values that differ, and for rules that do."""
     plain = own.plain if own else point.plain
@@ -258,7 +150,7 @@ def mode_dependent(
     )
 
 
-def _sensitivity(point: Point) -> float:
+def sensitivity(point: Point) -> float:
     """Say what rounding of the arguments does to one output, relative to the rounding."""
     outputs = max(point.origin.size, 1)
     for gs in point.gradients.values():

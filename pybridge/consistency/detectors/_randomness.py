@@ -11,7 +11,7 @@ from ..findings import Finding
 from ..subject import Subject
 
 
-def judge_repetition(subject: Subject, rows: Sequence[Backend]) -> list[Finding]:
+def detect_randomness(subject: Subject, rows: Sequence[Backend]) -> list[Finding]:
     """Call once more with the same arguments, and compare bit by bit."""
     again = subject.call_plainly()
     same = len(again) == len(subject.first) and all(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ..subject import (
     random_line,
     real_vector,
 )
+from ._context import Context
 from ._wrong_rules import rule_line
 
 _FACTORS = (1.0, 0.77, 0.59)
@@ -29,15 +31,23 @@ _FACTORS = (1.0, 0.77, 0.59)
 _TINY = 2.0**-20
 
 
-def judge_second(point: Point, system: Any, seed: int) -> tuple[list[Finding], list[SystemAnswer]]:
-    """Ask a system for derivatives of its gradient along the probe's direction.
+def detect_wrong_second_order(context: Context) -> Iterator[Finding]:
+    """Ask each system for derivatives of its gradient along the probe's direction.
 
-    Only where its gradient is right and the function smooth: otherwise the second derivative
-    tells nothing new.
-
-    Returns:
-        Findings and answers.
+    Only where gradients are right and the function smooth: otherwise the second derivative tells
+    nothing new. What the accuracy of a solver hides in the gradient it hides in its derivative.
     """
+    point = context.point
+    wrong = any(f.severity == "error" or f.kind == "finite" for f in context.findings)
+    if not context.is_comparable or wrong:
+        return
+    for system in point.systems:
+        if "second" in system.modes and any(name == system.name for name, _ in point.slopes):
+            context.say(f"{point.probe.name}: {system.name}, second order")
+            yield from _compare_second(point, system, context.seed)
+
+
+def _compare_second(point: Point, system: Any, seed: int) -> list[Finding]:
     start, name = time.perf_counter(), point.probe.name
     length = _length(point.xs)
     whole = tuple(point.probe.direction[path] for path in point.subject.paths)
@@ -58,14 +68,14 @@ def judge_second(point: Point, system: Any, seed: int) -> tuple[list[Finding], l
             probe=name,
             advice="First derivatives were compared without it.",
         )
-        return [finding], [answer]
+        point.answers.append(answer)
+        return [finding]
     shown = named(point.subject.paths, tuple(h / length for h in hs))
     answer = SystemAnswer(system.name, "second", name, None, shown,
                           seconds=time.perf_counter() - start)  # fmt: skip
-    findings = _judge(point, system, direction, hs)
-    if not findings:
-        findings = _symmetry(point, system, direction, hs, seed)
-    return findings, [answer]
+    point.answers.append(answer)
+    findings = _compare_with_differences(point, system, direction, hs)
+    return findings or _symmetry(point, system, direction, hs, seed)
 
 
 def _length(xs: Arrays) -> float:
@@ -79,7 +89,9 @@ def _length(xs: Arrays) -> float:
     return largest if 0.0 < largest < _TINY else 1.0
 
 
-def _judge(point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...]) -> list[Finding]:
+def _compare_with_differences(
+    point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...]
+) -> list[Finding]:
     flat = np.asarray(real_vector(hs), float)
     tables: list[DirectionalDerivative] = []
     origin = _gradient(system, point, point.xs)

@@ -13,6 +13,7 @@ import numpy as np
 from ...finite import DirectionalDerivative
 from ..findings import Finding
 from ..subject import Arrays, JuliaSystem, Line, Point, Subject, Weighted, Who, at_many, robust
+from ._context import Context
 from ._primal_values import mode_dependent
 from ._rule_values import as_if_differentiated, asks_within_gradient
 
@@ -59,12 +60,11 @@ def _find_inside_julia(subject: Subject, weighted: Weighted) -> Inside | None:
     return lambda xs: forward.forward(xs, tuple(map(np.zeros_like, xs)))[0]
 
 
-def compare_with_inside(point: Point, inside: Inside) -> list[Finding]:
+def differentiate_inside(point: Point, inside: Inside) -> bool:
     """Take differences of the function as it is inside a gradient from here on.
 
     Returns:
-        A note where the slope is another there, and the value the same. An error where a system
-        takes the value from outside and the derivative from inside.
+        Whether two calls inside a gradient give the same value; otherwise nothing is taken.
     """
     subject, weighted = point.subject, point.weighted
 
@@ -76,14 +76,29 @@ def compare_with_inside(point: Point, inside: Inside) -> list[Finding]:
         return np.stack([np.asarray(flat(tuple(ys))) for ys in moved])
 
     many = one_by_one if subject.is_julia else at_many(flat, subject)
-    before = [point.along(line) for line in point.lines]
     answered, again = (tuple(map(np.asarray, inside(point.xs))) for _ in range(2))
     if not all(map(np.array_equal, answered, again, [True] * len(again))):
-        return [_random(point)]
+        return False
     point.see(robust(many, weighted.flat_weights.size), answered)
-    if not np.allclose(point.origin, weighted.flat(point.plain), rtol=1e-10):
-        return _find_mixed(point, before)  # the values tell
-    for line, outside in zip(point.lines[:3], before, strict=False):
+    return True
+
+
+def detect_mode_dependence(context: Context) -> list[Finding]:
+    """Find out what asking `within_gradient` does.
+
+    Returns:
+        A note where the slope is another inside, and the value the same. An error where a system
+        takes the value from outside and the derivative from inside. A warning where calls inside
+        differ.
+    """
+    point = context.point
+    if context.inside is None:
+        return []
+    if not context.repeats_inside:
+        return [_random(point)]
+    if not np.allclose(point.origin, point.weighted.flat(point.plain), rtol=1e-10):
+        return _find_mixed(point, context.outside)  # the values tell
+    for line, outside in zip(point.lines[:3], context.outside, strict=False):
         within = point.along(line)
         if _differ(outside, within.value):
             numbers = {"plain": outside.value, "inside": within.value}

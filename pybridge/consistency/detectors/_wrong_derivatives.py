@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..._jaxprs import is_stopped_by_jax, user_line
 from .._wording import gives, join
 from ..findings import Finding, SlopeCurve
 from ..subject import Line, Point, Who, equations, halves, unit_line
+from ._context import Context
 from ._kinks import choice_numbers, curve, find_change, find_tie, judge_break, judge_kink
 from ._wrong_rules import wrong_rule
 from ._zero_gradients import flat_line
@@ -24,24 +25,11 @@ _LOCATED = 3
 _PLACES = 8
 
 
-@dataclass
-class Judgement:
-    """What was found at a point, and the curves to draw."""
-
-    findings: list[Finding]
-    curves: list[SlopeCurve]
-    has_kinks: bool = False
-    has_wrong: bool = False
-
-
-def judge(point: Point, closed: ClosedJaxpr | None) -> Judgement:
-    """Compare every system's slopes with differences and with each other.
-
-    Args:
-        point: a point at which everybody was asked.
-        closed: the program, for lines and operations; None where there is none.
-    """
-    result = Judgement([], [])
+def detect_wrong_derivatives(context: Context) -> Iterator[Finding | SlopeCurve]:
+    """Compare every system's slopes with differences and with each other."""
+    if not context.is_comparable:
+        return
+    point, closed, drawn = context.point, context.point.subject.jaxpr, 0
     kinks: dict[Any, Line] = {}
     breaks: list[Line] = []
     suspects: list[Line] = []
@@ -61,24 +49,20 @@ def judge(point: Point, closed: ClosedJaxpr | None) -> Judgement:
     for number, line in enumerate(kinks.values()):
         place = find_change(closed, point, line) if number < _PLACES else place
         if line.leaf is not None:
-            result.findings += judge_kink(point, line, point.along(line), place)
-            if len(result.curves) < _CURVES:
-                result.curves.append(curve(point, line, point.along(line)))
+            yield from judge_kink(point, line, point.along(line), place)
+            drawn += 1
+            if drawn <= _CURVES:
+                yield curve(point, line, point.along(line))
         else:
-            result.findings.append(_kink_of_many(point, line, place))
+            yield _kink_of_many(point, line, place)
     for number, line in enumerate(breaks):
         place = find_change(closed, point, line) if number < _PLACES else place
         if line.leaf is not None:
             found = judge_break(point, line, point.along(line), place)
-            result.findings += [found] if found else []
-    result.has_kinks = bool(kinks or breaks)
-    wrong = _wrong(point, suspects, closed, result.has_kinks)
-    result.has_wrong = bool(wrong)
-    result.findings += wrong
-    if not wrong:
-        result.findings += _disagreements(point)
-        result.findings += _inexact(point)
-    return result
+            if found is not None:
+                yield found
+    wrong = _wrong(point, suspects, closed)
+    yield from wrong or [*_disagreements(point), *_inexact(point)]
 
 
 def _inexact(point: Point) -> list[Finding]:
@@ -146,9 +130,7 @@ def _locate(point: Point, line: Line, shows: Callable[[Line], bool]) -> list[Lin
     return [part for part in found if part.leaf is not None] or [line]
 
 
-def _wrong(
-    point: Point, suspects: list[Line], closed: ClosedJaxpr | None, kinks: bool
-) -> list[Finding]:
+def _wrong(point: Point, suspects: list[Line], closed: ClosedJaxpr | None) -> list[Finding]:
     """Name the systems whose slopes are not the function's."""
     by_fault: dict[Any, dict[Any, tuple[Line, dict[str, float]]]] = {}
     for suspect in suspects:

@@ -11,6 +11,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 from ..._jaxprs import Location, inner_jaxprs, is_of_jax, jax_function, user_line
 from ..findings import Finding
+from ._context import Context
 
 # The derivative of these is 0 wherever there is one.
 _FLAT = frozenset({"ceil", "floor", "round", "sign"})
@@ -47,7 +48,18 @@ class Flow(NamedTuple):
 _SMOOTH = Flow(True)
 
 
-def find_flat(
+def detect_zero_gradients(context: Context) -> list[Finding]:
+    """Note arguments that only flat operations lead from."""
+    point = context.point
+    known = [(who[0], gs) for who, gs in point.gradients.items()]
+    if not context.is_comparable or point.subject.jaxpr is None or not known:
+        return []
+    names = tuple(dict.fromkeys(name for name, _ in known))
+    paths, gradients = point.subject.paths, known[0][1]
+    return _find_flat(point.subject.jaxpr, paths, gradients, names, point.probe.name)
+
+
+def _find_flat(
     closed: ClosedJaxpr,
     paths: Sequence[str],
     gradients: Sequence[np.ndarray],

@@ -8,24 +8,22 @@ from ..._errors import BridgeError
 from ...interop import JuliaFunction
 from ...julia._derivatives import representations
 from ..findings import Finding
-from ..subject import Arrays, Subject
+from ._context import Context
 
 _SYSTEMS = ("zygote", "tracker", "yota")
 
 
-def find_zeros(subject: Subject, xs: Arrays, names: list[str], probe: str) -> Iterator[Finding]:
+def detect_zero_representations(context: Context) -> Iterator[Finding]:
     """Report where a system returns something else than an array of zeros.
 
     The bridge makes it one; in Julia, code that adds or scales gradients has to know.
-
-    Args:
-        subject: a function from `pb.from_julia`.
-        xs: the point.
-        names: the systems that are asked.
-        probe: the point's name.
     """
-    assert isinstance(subject.f, JuliaFunction)
-    args, numbers = subject.args_at(xs), subject.argnums()
+    point, subject = context.point, context.point.subject
+    if not isinstance(subject.f, JuliaFunction):
+        return
+    wrong = {name for f in context.findings if f.severity == "error" for name in f.systems}
+    names = [system.name for system in point.systems if system.name not in wrong]
+    args, numbers = subject.args_at(point.xs), subject.argnums()
     for name in names:
         if name not in _SYSTEMS:
             continue
@@ -41,7 +39,7 @@ def find_zeros(subject: Subject, xs: Arrays, names: list[str], probe: str) -> It
                     f"{name} writes a derivative that is zero as {kind}",
                     systems=(name,),
                     mode="reverse",
-                    probe=probe,
+                    probe=point.probe.name,
                     argument=f"args[{number}]",
                     advice="pybridge makes it zeros of the argument's shape. In Julia, handle "
                     f"{kind} before computing with it.",

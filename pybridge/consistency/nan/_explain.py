@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ..detectors import Cause
 from ..detectors.precision import LostResult, Results, find_lost_results
 from ._cures import find_cures, settle
 from ._explanation import Cure, NaNExplanation, Operation, Origin
@@ -109,12 +110,18 @@ def explain_nan(
     return _explain_derivative(problem, modes, answers[modes[0]], value, notes)
 
 
-def find_non_finite(
-    f: Callable[..., Any], args: Sequence[Any], argnums: int | Sequence[int] | None = None
-) -> NaNExplanation | None:
-    """Do what `explain_nan` does, and return None where all is finite."""
-    explanation = explain_nan(f, *args, argnums=argnums)
-    return None if explanation.ok else explanation
+def find_cause(f: Callable[..., Any], args: Sequence[Any]) -> Cause | None:
+    """Say in short where a number that is not finite comes from, for the checker's findings."""
+    why = explain_nan(f, *args)
+    if why.ok or why.origin is None:
+        return None
+    operation, advice = why.origin.operation, ""
+    if why.cures:
+        advice = f"{why.cures[0].text}. pb.explain_nan says more."
+    elif why.notes:
+        advice = why.notes[-1]
+    hidden = why.dropped_by.name if why.dropped_by is not None else ""
+    return Cause(operation.name, operation.location, operation.primitive, hidden, advice)
 
 
 def _answers(problem: Problem) -> tuple[dict[str, Answer], list[str]]:

@@ -12,9 +12,10 @@ from ._interpret import contains as contains
 from ._interpret import equations as equations
 from ._interpret import substitute as substitute
 from ._interpret import walk as walk
+from ._own_precision import OwnPrecision as OwnPrecision
+from ._own_precision import ask_in_own_precision as ask_in_own_precision
 from ._precision import coarsest as coarsest
-from ._precision import find_truncation as find_truncation
-from ._precision import judge_truncation as judge_truncation
+from ._precision import rounding_of as rounding_of
 from ._probes import Line as Line
 from ._probes import check_names as check_names
 from ._probes import count as count
@@ -35,6 +36,7 @@ from ._systems import JaxSystem as JaxSystem
 from ._systems import JuliaSystem as JuliaSystem
 from ._systems import Weighted as Weighted
 from ._systems import at_many as at_many
+from ._systems import is_refused_by_julia as is_refused_by_julia
 from ._systems import is_unsupported as is_unsupported
 from ._systems import plain_values as plain_values
 from ._systems import real_vector as real_vector

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ..._errors import ArgumentValueError, JuliaError, explain, first_line
+from ..._errors import ArgumentValueError, explain, first_line
 from ...finite import Curve, DirectionalDerivative, Sample, directional_derivative, noise_level
-from ..findings import Finding, Probe, SystemAnswer
+from ..findings import Probe, SystemAnswer
 from ._probes import Line
 from ._solver_accuracy import SolverAccuracy
 from ._subject import Arrays, Subject, named
-from ._systems import AtOnce, Weighted, is_refused_by_julia, is_unsupported
+from ._systems import AtOnce, Weighted
 
 # Steps of other lengths: estimates that err differently, for a second opinion.
 _FACTORS = (1.0, 0.77, 0.59)
@@ -68,7 +68,7 @@ class Point:
         values: the value under differentiation.
         plain: the plain value.
         answers: for the report.
-        findings: exceptions and refusals.
+        failures: for each exception the system, the mode and the error.
         solver: how exactly loops of the program give it; None where that is not asked.
         allowed: by how much derivatives may differ because the caller says so.
         inexact: the slopes that differ within that accuracy, with their lines.
@@ -97,7 +97,7 @@ class Point:
         self.gradients: dict[Who, tuple[np.ndarray, ...]] = {}
         self.values: dict[Who, tuple[np.ndarray, ...]] = {}
         self.answers: list[SystemAnswer] = []
-        self.findings: list[Finding] = []
+        self.failures: list[tuple[str, str, Exception]] = []
         self.solver: SolverAccuracy | None = None
         self.allowed = Allowed()
         self.inexact: dict[Any, tuple[Line, float]] = {}
@@ -149,7 +149,7 @@ class Point:
             # Forward mode without any direction was not asked for the value either.
             value = named(self.subject.outputs, self.values[who]) if self.values[who] else None
         except Exception as error:
-            self._failed(system.name, mode, error)
+            self.failures.append((system.name, mode, error))
             self.answers.append(
                 SystemAnswer(system.name, mode, self.probe.name, error=first_line(error),
                              seconds=time.perf_counter() - start)
@@ -225,29 +225,6 @@ class Point:
             unit = line.vs[line.leaf][line.element] / line.scale
             parts[line.leaf][line.element] += slope / line.scale * np.conj(unit)
         return named(self.subject.paths, parts)
-
-    def _failed(self, name: str, mode: str, error: Exception) -> None:
-        """Turn an exception of a system into a finding."""
-        refused = is_unsupported(error)
-        if not refused:
-            what = "raises an exception"
-        elif isinstance(error, JuliaError) and is_refused_by_julia(str(error)):
-            what = "cannot run the function"
-        else:
-            what = "has no such rule"
-        self.findings.append(
-            Finding(
-                "unsupported" if refused else "exception",
-                "note" if refused else "error",
-                f"{name} in {mode} mode {what}: {first_line(error)}",
-                systems=(name,),
-                mode=mode,
-                probe=self.probe.name,
-                advice="Other modes and systems were compared without it."
-                if refused
-                else "Differentiate the function with this system alone to see all of it.",
-            )
-        )
 
     def see(self, values: Values, plain: tuple[np.ndarray, ...]) -> None:
         """Compare with differences of another function from here on."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
-from ..._jaxprs import Location, inner_jaxprs, jax_function, user_line
-from ..findings import Finding
-from ._interpret import equations
+from ..._jaxprs import inner_jaxprs
 
 
 def coarsest(closed: ClosedJaxpr) -> float:
@@ -28,59 +25,6 @@ def coarsest(closed: ClosedJaxpr) -> float:
     """
     largest, _ = _follow(closed, [True] * len(closed.jaxpr.invars))
     return largest
-
-
-def find_truncation(closed: ClosedJaxpr, xs: Sequence[Any]) -> tuple[Location, str] | None:
-    """Find the first cast of double precision to a narrower one in the user's own code.
-
-    Args:
-        closed: the program.
-        xs: its arguments, of which one at least is to be in double precision.
-
-    Returns:
-        The line and the narrower dtype; None where there is none.
-    """
-    if coarsest(closed) <= np.finfo(np.float64).eps:
-        return None
-    if not any(getattr(x, "dtype", None) in (np.float64, np.complex128) for x in xs):
-        return None
-    for eqn in equations(closed):
-        line = user_line(eqn)
-        if eqn.primitive.name != "convert_element_type" or line is None or jax_function(eqn):
-            continue
-        before, after = eqn.invars[0].aval.dtype, eqn.outvars[0].aval.dtype
-        double = before in (np.float64, np.complex128)
-        if double and jnp.issubdtype(after, np.inexact) and _rounding(eqn.outvars[0].aval) > 1e-15:
-            return line, str(after)
-    return None
-
-
-def judge_truncation(
-    dtype: str, line: Location | None, systems: tuple[str, ...], primitive: str
-) -> list[Finding]:
-    """Note that a function of double precision computes a part of itself in a narrower one.
-
-    Args:
-        dtype: the narrower one.
-        line: where it is cast to that.
-        systems: those that it is about.
-        primitive: the cast.
-    """
-    digits = int(-np.log10(float(jnp.finfo(dtype).eps)))
-    return [
-        Finding(
-            "precision",
-            "note",
-            f"the arguments are in double precision, and a cast to {dtype} leaves {digits} digits",
-            systems=systems,
-            mode="value",
-            location=line,
-            primitive=primitive,
-            numbers={"digits": digits},
-            advice="Differences see these digits alone, and the table shows them. Leave the cast "
-            "out, or cast to the dtype of the argument.",
-        )
-    ]
 
 
 def _follow(closed: ClosedJaxpr, moving: list[bool]) -> tuple[float, list[bool]]:
@@ -105,7 +49,7 @@ def _follow(closed: ClosedJaxpr, moving: list[bool]) -> tuple[float, list[bool]]
         for v, is_moving in zip(eqn.outvars, outs, strict=True):
             if is_moving:
                 moves.add(v)
-                largest = max(largest, _rounding(v.aval))
+                largest = max(largest, rounding_of(v.aval))
     return largest, [is_read(v) for v in jaxpr.outvars]
 
 
@@ -126,7 +70,7 @@ def _enter(eqn: Any, inner: ClosedJaxpr, ins: list[bool]) -> tuple[float, list[b
     return _follow(inner, ins if size == len(ins) else [True] * size)
 
 
-def _rounding(aval: Any) -> float:
+def rounding_of(aval: Any) -> float:
     dtype = getattr(aval, "dtype", None)
     if dtype is None or not jnp.issubdtype(dtype, np.inexact):
         return 0.0

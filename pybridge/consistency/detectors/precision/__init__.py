@@ -2,7 +2,5 @@
 
 from ._rounding import LostResult as LostResult
 from ._rounding import Results as Results
-from ._rounding import double_results as double_results
+from ._rounding import detect_lost_digits as detect_lost_digits
 from ._rounding import find_lost_results as find_lost_results
-from ._rounding import judge_rounding as judge_rounding
-from ._rounding import own_results as own_results

@@ -17,8 +17,8 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from ...findings import Finding
-from ...subject import Arrays, Point, Subject, Weighted, coarsest
-from .._primal_values import Own
+from ...subject import Arrays, OwnPrecision, Point, coarsest
+from .._context import Context
 from ._extended_run import IS_EXTENDED, ExtendedRun, NotFollowedError, run_extended
 from ._lost_digits import Loss, find_loss
 from ._stable_forms import stable_form
@@ -146,13 +146,13 @@ class LostResult:
         return right, whole
 
 
-def own_results(own: Own) -> Results:
+def _own_results(own: OwnPrecision) -> Results:
     """Take the results in a precision below double."""
     values = own.values.get("reverse", own.plain) if own.gradients else own.plain
     return Results(own.eps, own.xs, values, own.gradients)
 
 
-def double_results(point: Point) -> Results:
+def _double_results(point: Point) -> Results:
     """Take the results in double precision."""
     who = "jax", "reverse"
     gradients = point.gradients.get(who, ())
@@ -160,17 +160,24 @@ def double_results(point: Point) -> Results:
     return Results(float(np.finfo(float).eps), point.xs, values, gradients)
 
 
-def judge_rounding(subject: Subject, weighted: Weighted, results: Results) -> list[Finding]:
+def detect_lost_digits(context: Context) -> list[Finding]:
     """Report results that the caller's precision loses, with the operation that loses them.
-
-    Args:
-        subject: what is checked; it can be traced.
-        weighted: the weights of its outputs.
-        results: what JAX gives in the caller's own precision. Call it with JAX set to that.
 
     Returns:
         At most one finding for the value and one for the gradient.
     """
+    point, subject = context.point, context.point.subject
+    if not subject.traced or subject.is_julia:
+        return []
+    context.say("given: in extended precision")
+    if context.own is not None:
+        return _find_lost(point, _own_results(context.own))
+    with subject.precision():
+        return _find_lost(point, _double_results(point))
+
+
+def _find_lost(point: Point, results: Results) -> list[Finding]:
+    subject, weighted = point.subject, point.weighted
     paths = {"value": subject.outputs, "reverse": subject.paths}
     return [
         _finding(lost, paths[lost.mode][lost.number])
