@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._backends import Backend
-from .._jaxprs import Location
+from ..jaxprs import Location
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -20,7 +20,7 @@ from jax.interpreters import ad
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .._errors import UnsupportedModeError, explain
-from .._jaxprs import Primitive
+from ..jaxprs import Primitive
 from ..primitives import same_mesh_axes
 from ._program import Numbers, Program
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import _backends
-from .._jaxprs import Location
 from ..interop._from_julia import JuliaFunction
+from ..jaxprs import Location
 from ._session import session
 
 # The name of the file that source given to `from_julia` has in Julia.

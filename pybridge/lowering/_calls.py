@@ -9,32 +9,27 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from .._jaxprs import closed_over
+from ..jaxprs import CALLS, RULED_CALLS, called_program, closed_over
 from ._emit import Equation, Form
 from ._registry import emits
 
 
-@emits(
-    "jit", "pjit", "closed_call", "core_call", "call", "checkpoint", "composite", "remat", "remat2"
-)
+@emits(*CALLS)
 def _call(eqn: Any) -> str:
     name = str(eqn.params.get("name", "") or "checkpointed")
     return f"{eqn.function(_inner(eqn), name)}({', '.join(eqn.args)})"
 
 
 def _inner(eqn: Any) -> ClosedJaxpr:
-    for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
-        inner = eqn.params.get(key)
-        if isinstance(inner, ClosedJaxpr):
-            return inner
-        if isinstance(inner, Jaxpr):
-            return eqn.source.closed(inner)
-    raise eqn.refuse(f"the call {eqn.name!r} without a program", "Report this.")
+    inner = called_program(eqn.eqn)
+    if inner is None:
+        raise eqn.refuse(f"the call {eqn.name!r} without a program", "Report this.")
+    return inner
 
 
-@emits("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
+@emits(*RULED_CALLS)
 def _custom(eqn: Any) -> str:
     inner = _inner(eqn)
     information = getattr(inner.jaxpr, "debug_info", None)

@@ -13,7 +13,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from .._errors import LoweringError, explain
-from .._jaxprs import Location, user_line
+from ..jaxprs import CALLS, Location, called_program, user_line
 from ._moving import Flags, inner_flags, moving_variables
 from ._registry import EMITTERS, ON_KEYS, REFUSED, Many
 from ._sharing import lazy_broadcasts
@@ -65,7 +65,6 @@ class Source:
         self._scalars: dict[str, str] = {}
         self._kept: list[Any] = []  # so that no other object gets the id of one in `_known`
         self._numbers: dict[int, int] = {}
-        self._closed: dict[int, ClosedJaxpr] = {}
 
     def text(self) -> str:
         """Join all functions; the last one is the program's own."""
@@ -162,22 +161,16 @@ class Source:
         finally:
             self.custom_rules = before
 
-    def closed(self, jaxpr: Jaxpr) -> ClosedJaxpr:
-        """Close a program without constants, the same each time."""
-        found = self._closed.get(id(jaxpr))
-        if found is None:
-            found = self._closed[id(jaxpr)] = ClosedJaxpr(jaxpr, ())
-        return found
-
 
 def _unwrapped(closed: ClosedJaxpr) -> ClosedJaxpr:
     """Look through a program that only calls another one."""
     jaxpr = closed.jaxpr
-    if len(jaxpr.eqns) == 1 and jaxpr.eqns[0].primitive.name in ("jit", "pjit"):
+    if len(jaxpr.eqns) == 1 and jaxpr.eqns[0].primitive.name in CALLS:
         eqn = jaxpr.eqns[0]
         same = list(eqn.invars) == list(jaxpr.invars) and list(eqn.outvars) == list(jaxpr.outvars)
         if same and not jaxpr.constvars:
-            return _unwrapped(eqn.params["jaxpr"])
+            called = called_program(eqn)
+            return closed if called is None else _unwrapped(called)
     return closed
 
 

@@ -15,6 +15,7 @@ from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
 
 from .._errors import ArgumentTypeError, ArgumentValueError, LoweringError, explain
 from ..interop import JuliaFunction
+from ..jaxprs import equations
 from ..julia._wire import jax_array
 from . import (  # noqa: F401  (emitters are registered where they are defined)
     _calls,
@@ -441,15 +442,4 @@ def _key_text(key: Any) -> str:
 
 
 def _primitives(closed: Any) -> tuple[str, ...]:
-    from .._jaxprs import inner_jaxprs
-
-    found: set[str] = set()
-
-    def walk(jaxpr: Any) -> None:
-        for eqn in jaxpr.eqns:
-            found.add(eqn.primitive.name)
-            for inner in inner_jaxprs(eqn):
-                walk(inner.jaxpr)
-
-    walk(closed.jaxpr)
-    return tuple(sorted(found))
+    return tuple(sorted({eqn.primitive.name for eqn in equations(closed)}))

@@ -9,22 +9,43 @@ A custom rule asks too: JAX knows no derivative by what its function closes over
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr
 
-from .._jaxprs import closed_over, inner_jaxprs
+from ..jaxprs import BRANCHES, CALLS, LOOPS, Flow, closed_over, inner_jaxprs
 
 _QUESTIONS = frozenset(("within_gradient", "differentiation_order"))
 _STOPS = _QUESTIONS.union(
     "stop_gradient pybridge_first_place pybridge_filler pybridge_lane_any".split()
 )
-CALLS = frozenset("jit pjit closed_call core_call checkpoint remat remat2".split())
 
 Flags = tuple[bool, ...]
+
+
+class _CarriedDerivatives(Flow[bool]):
+    """Tells of each value whether it carries a derivative."""
+
+    # A custom rule may give any of its results a derivative.
+    enters = frozenset({*CALLS, *BRANCHES, *LOOPS})
+
+    def constant(self, atom: Any) -> bool:
+        return False
+
+    def join(self, first: bool, second: bool) -> bool:
+        return first or second
+
+    def through(self, eqn: Any, facts: list[bool]) -> list[bool]:
+        carried = any(facts) and eqn.primitive.name not in _STOPS
+        return [carried] * len(eqn.outvars)
+
+    def kept(self, var: Any, fact: bool) -> bool:
+        return fact and bool(jnp.issubdtype(var.aval.dtype, np.inexact))
+
+
+_FLOW = _CarriedDerivatives()
 
 
 def asks(jaxpr: Any) -> bool:
@@ -39,67 +60,9 @@ def asks(jaxpr: Any) -> bool:
 
 def moving_variables(closed: ClosedJaxpr, arguments: Flags) -> set[Any]:
     """Find the variables of a program that carry a derivative, where some arguments do."""
-    jaxpr = closed.jaxpr
-    found = {var for var, flag in zip(jaxpr.invars, arguments, strict=True) if flag}
-    for eqn in jaxpr.eqns:
-        flags = tuple(not isinstance(atom, Literal) and atom in found for atom in eqn.invars)
-        for var, flag in zip(eqn.outvars, results(eqn, flags), strict=True):
-            if flag and jnp.issubdtype(var.aval.dtype, np.inexact):
-                found.add(var)
-    return found
+    return {var for var, carried in _FLOW.facts(closed, arguments).items() if carried}
 
 
 def inner_flags(eqn: Any, flags: Flags) -> Flags:
     """Say which arguments of an equation's inner programs carry a derivative."""
-    name, p = eqn.primitive.name, eqn.params
-    if name in ("cond", "pybridge_switch"):
-        return flags[1:]
-    if name == "scan":
-        return _loop(p["jaxpr"], flags, p["num_consts"], p["num_carry"])
-    if name == "while":
-        m, n = p["cond_nconsts"], p["body_nconsts"]
-        return _loop(p["body_jaxpr"], flags[m:], n, len(flags) - m - n)
-    return flags
-
-
-def results(eqn: Any, flags: Flags) -> Flags:
-    """Say which results of an equation carry a derivative."""
-    name, p = eqn.primitive.name, eqn.params
-    n = len(eqn.outvars)
-    if name in _STOPS or not any(flags):
-        return (False,) * n
-    inside = inner_flags(eqn, flags)
-    if name in ("cond", "pybridge_switch"):
-        each = [_of(branch, inside) for branch in p["branches"]]
-        return tuple(map(any, zip(*each, strict=True)))
-    if name == "scan":
-        return _of(p["jaxpr"], inside)
-    if name == "while":
-        return _of(p["body_jaxpr"], inside)
-    if name in CALLS:
-        inner = p.get("jaxpr", p.get("call_jaxpr"))
-        if isinstance(inner, Jaxpr):
-            inner = ClosedJaxpr(inner, ())
-        return _of(inner, inside)
-    return (True,) * n
-
-
-def _of(closed: ClosedJaxpr, arguments: Flags) -> Flags:
-    found = moving_variables(closed, arguments)
-    outs = closed.jaxpr.outvars
-    return tuple(not isinstance(atom, Literal) and atom in found for atom in outs)
-
-
-def _loop(body: ClosedJaxpr, flags: Sequence[bool], consts: int, carries: int) -> Flags:
-    """A carry that carries a derivative after some turn has one, in effect, from the start."""
-    now = tuple(flags)
-    while True:
-        after = _of(body, now)[:carries]
-        wider = (
-            *now[:consts],
-            *(a or b for a, b in zip(now[consts : consts + carries], after, strict=True)),
-            *now[consts + carries :],
-        )
-        if wider == now:
-            return now
-        now = wider
+    return tuple(_FLOW.entering(eqn, flags))

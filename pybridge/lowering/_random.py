@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..jaxprs import FOLLOWED
 from ._emit import is_key
 from ._registry import EMITTERS, Many, emits, emits_on_keys, refuses
 from ._special import random_gamma
@@ -81,14 +82,12 @@ def _traced(
 
 
 # What hands its operands on, or takes keys as such.
-_OPAQUE = """call checkpoint closed_call cond copy copy_p core_call custom_jvp_call
-custom_vjp_call custom_vjp_call_jaxpr device_put differentiation_order jit optimization_barrier pjit
-pybridge_filler pybridge_guard pybridge_switch pvary random_bits random_clone random_fold_in
-random_gamma random_split random_unwrap remat remat2 reshard scan sharding_constraint
-stop_gradient while within_gradient""".split()
+_OPAQUE = """copy copy_p device_put differentiation_order optimization_barrier pybridge_filler
+pybridge_guard pvary random_bits random_clone random_fold_in random_gamma random_split random_unwrap
+reshard sharding_constraint stop_gradient within_gradient""".split()
 
 
-@emits_on_keys(*_OPAQUE)
+@emits_on_keys(*_OPAQUE, *FOLLOWED)
 def _opaque(eqn: Any) -> str:
     return EMITTERS[eqn.name](eqn)
 

@@ -14,36 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..jaxprs import BRANCHES, CALLS, ELEMENTWISE, MIXING, RULED_CALLS, Flow
+
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
-
-# Primitives whose output element depends on the same element of each operand alone.
-_ELEMENTWISE = frozenset(
-    """abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e
-    cbrt ceil clamp clz complex conj convert_element_type copy copy_p cos cosh digamma div
-    eq erf erf_inv erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a igammac imag
-    integer_pow is_finite le lgamma log log1p logistic lt max min mul ne neg nextafter not
-    or polygamma population_count pow pvary real reduce_precision
-    regularized_incomplete_beta rem round rsqrt select_n shift_left
-    shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub tan tanh xor
-    zeta""".split()
-)
-
-# Primitives whose output element depends on other elements, too.
-_MIXING = frozenset(
-    """argmax argmin conv_general_dilated cumlogsumexp cummax cummin cumprod cumsum
-    dot_general fft reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum
-    reduce_window_sum rev sort top_k""".split()
-)
 
 # What they return is in no result: whether a branch is needed, and what fills it up.
 _ANSWERS = frozenset(
     "within_gradient pybridge_first_place pybridge_lane_any pybridge_filler".split()
-)
-
-_CALLS = frozenset(
-    """checkpoint closed_call core_call custom_jvp_call custom_vjp_call
-    custom_vjp_call_jaxpr jit pjit remat remat2""".split()
 )
 
 
@@ -64,7 +42,7 @@ class Alignment:
 
 
 @dataclass(frozen=True)
-class _Flow:
+class _Elements:
     """What is known about a value in a branch.
 
     Attributes:
@@ -86,79 +64,60 @@ def find_alignment(branch: ClosedJaxpr) -> Alignment:
     Returns:
         What was found.
     """
-    found = Alignment()
+    walk = _Walk()
     inputs = [
-        _Flow(frozenset((i,)), _natural_axes(len(aval.shape)))
+        _Elements(frozenset((i,)), _natural_axes(len(aval.shape)))
         for i, aval in enumerate(branch.in_avals)
     ]
-    for flow in _walk(branch.jaxpr, inputs, found):
-        found.used |= flow.inputs
-    return found
+    for result in walk.run(branch, inputs):
+        walk.found.used |= result.inputs
+    return walk.found
 
 
-def _walk(jaxpr: Any, inputs: list[_Flow], found: Alignment) -> list[_Flow]:
-    """Return the flow into each output."""
-    from jax.extend.core import Literal
+class _Walk(Flow[_Elements]):
+    """Follows the elements of the inputs, and records where they are used in another way."""
 
-    flows: dict[Any, _Flow] = dict(zip(jaxpr.invars, inputs, strict=True))
+    enters = frozenset({*CALLS, *RULED_CALLS, *BRANCHES})
 
-    def flow(atom: Any) -> _Flow:
-        nothing = _Flow(frozenset(), (None,) * len(atom.aval.shape))
-        return nothing if isinstance(atom, Literal) else flows.get(atom, nothing)
+    def __init__(self) -> None:
+        self.found = Alignment()
 
-    for eqn in jaxpr.eqns:
+    def constant(self, atom: Any) -> _Elements:
+        return _Elements(frozenset(), (None,) * len(atom.aval.shape))
+
+    def join(self, first: _Elements, second: _Elements) -> _Elements:
+        """Combine what two branches of an inner conditional return."""
+        inputs = first.inputs | second.inputs
+        axes: list[int | None] = []
+        for along in zip(first.axes, second.axes, strict=True):
+            different = {axis for axis in along if axis is not None}
+            if len(different) > 1:
+                self.found.used_whole |= inputs
+            axes.append(min(different) if different else None)
+        return _Elements(inputs, tuple(axes))
+
+    def results(self, eqn: Any, facts: list[_Elements]) -> Sequence[_Elements]:
+        reaching = frozenset().union(*(fact.inputs for fact in facts))
+        self.found.used |= reaching
+        if not reaching or eqn.primitive.name in _ANSWERS:
+            return [self.constant(var) for var in eqn.outvars]
+        return super().results(eqn, facts)
+
+    def through(self, eqn: Any, facts: list[_Elements]) -> Sequence[_Elements]:
         name = eqn.primitive.name
-        ins = [flow(atom) for atom in eqn.invars]
-        reaching = frozenset().union(*(each.inputs for each in ins))
-        found.used |= reaching
-        inner = _inner_jaxprs(eqn)
-        if not reaching or name in _ANSWERS:
-            continue
         if name == "pybridge_guard":
-            flows[eqn.outvars[0]] = ins[1]
-            continue
-        if inner:
-            ins = ins[len(ins) - len(inner[0].invars) :]
-            walked = [_walk(body, ins, found) for body in inner]
-            for var, each in zip(eqn.outvars, zip(*walked, strict=True), strict=True):
-                flows[var] = _union(each, found)
-            continue
-        axes = _axes_of_result(eqn, ins)
+            return [facts[1]]
+        reaching = frozenset().union(*(fact.inputs for fact in facts))
+        axes = _axes_of_result(eqn, facts)
         if axes is not None:
-            flows[eqn.outvars[0]] = _Flow(reaching, axes)
-            continue
-        found.used_whole |= reaching
-        if name in _MIXING:
-            found.mixed += [(i, name) for i in sorted(reaching)]
-    return [flow(atom) for atom in jaxpr.outvars]
+            return [_Elements(reaching, axes)]
+        self.found.used_whole |= reaching
+        if name in MIXING:
+            self.found.mixed += [(i, name) for i in sorted(reaching)]
+        return [self.constant(var) for var in eqn.outvars]
 
 
-def _union(flows: Sequence[_Flow], found: Alignment) -> _Flow:
-    """Combine what the branches of an inner conditional return."""
-    inputs = frozenset().union(*(each.inputs for each in flows))
-    axes: list[int | None] = []
-    for along in zip(*(each.axes for each in flows), strict=True):
-        different = {axis for axis in along if axis is not None}
-        if len(different) > 1:
-            found.used_whole |= inputs
-        axes.append(min(different) if different else None)
-    return _Flow(inputs, tuple(axes))
-
-
-def _inner_jaxprs(eqn: Any) -> list[Any]:
-    """Return the jaxprs that an equation evaluates on its operands, `[]` if it does not."""
-    from jax.extend.core import ClosedJaxpr, Jaxpr
-
-    name = eqn.primitive.name
-    if name in ("cond", "pybridge_switch"):
-        return [branch.jaxpr for branch in eqn.params["branches"]]
-    if name not in _CALLS:
-        return []
-    bodies = [p for p in eqn.params.values() if isinstance(p, Jaxpr | ClosedJaxpr)]
-    return [body.jaxpr if isinstance(body, ClosedJaxpr) else body for body in bodies[:1]]
-
-
-def _axes_of_result(eqn: Any, ins: list[_Flow]) -> tuple[int | None, ...] | None:
+def _axes_of_result(eqn: Any, ins: list[_Elements]) -> tuple[int | None, ...] | None:
     """Return the axes of an equation's result, None if it is not elementwise."""
     name = eqn.primitive.name
     shapes = [tuple(atom.aval.shape) for atom in eqn.invars]
@@ -183,7 +142,7 @@ def _axes_of_result(eqn: Any, ins: list[_Flow]) -> tuple[int | None, ...] | None
         shape == () or (len(shape) == len(out) and _agree(each.axes, natural, shape))
         for shape, each in zip(shapes, ins, strict=True)
     )
-    return natural if name in _ELEMENTWISE and in_place else None
+    return natural if name in ELEMENTWISE and in_place else None
 
 
 def _natural_axes(ndim: int) -> tuple[int | None, ...]:

@@ -26,7 +26,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
 from .._errors import IndexOutOfBoundsError, explain
-from .._jaxprs import Primitive
+from ..jaxprs import Primitive
 from ._filling import first_true, number
 
 _LARGEST = np.iinfo(np.int32).max

@@ -15,7 +15,7 @@ import jax
 from jax.core import eval_jaxpr
 
 from .._errors import ArgumentValueError, explain
-from .._jaxprs import evaluate_equation, inner_jaxprs
+from ..jaxprs import CALLS, Evaluator, called_program, inner_jaxprs
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
@@ -91,7 +91,7 @@ def lane_numbers(closed: ClosedJaxpr) -> list[Hashable]:
     for eqn in closed.jaxpr.eqns:
         if eqn.primitive.name == "axis_index":
             names[eqn.params["axis_name"]] = None
-        elif (called := _called(eqn)) is not None:
+        elif eqn.primitive.name in CALLS and (called := called_program(eqn)) is not None:
             names.update(dict.fromkeys(lane_numbers(called)))
     return list(names)
 
@@ -107,31 +107,25 @@ def with_lane_numbers(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
     """
 
     def evaluate(numbers: dict[Hashable, Any], *operands: Any) -> list[Any]:
-        jaxpr = closed.jaxpr
         if not lane_numbers(closed):
-            return eval_jaxpr(jaxpr, closed.consts, *operands)
-        from jax.extend.core import Literal
-
-        values = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-        values.update(zip(jaxpr.invars, operands, strict=True))
-
-        def read(atom: Any) -> Any:
-            return atom.val if isinstance(atom, Literal) else values[atom]
-
-        for eqn in jaxpr.eqns:
-            called = _called(eqn)
-            if eqn.primitive.name == "axis_index":
-                outs = [numbers[eqn.params["axis_name"]]]
-            elif called is not None and lane_numbers(called):
-                outs = with_lane_numbers(called)(numbers, *map(read, eqn.invars))
-            else:
-                outs = evaluate_equation(closed, eqn, list(map(read, eqn.invars)))
-            values.update(zip(eqn.outvars, outs, strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
+            return eval_jaxpr(closed.jaxpr, closed.consts, *operands)
+        return _WithLaneNumbers(numbers).run(closed, operands, None)
 
     return evaluate
 
 
-def _called(eqn: Any) -> ClosedJaxpr | None:
-    """Return the program that an equation calls with its operands and nothing else."""
-    return next(inner_jaxprs(eqn)) if eqn.primitive.name in ("jit", "pjit", "closed_call") else None
+class _WithLaneNumbers(Evaluator[Any, None]):
+    """Evaluates a program in which the number of the lane is given."""
+
+    enters = frozenset(CALLS)
+
+    def __init__(self, numbers: dict[Hashable, Any]):
+        self._numbers = numbers
+
+    def equation(self, program: Any, eqn: Any, operands: list[Any], here: None) -> list[Any]:
+        if eqn.primitive.name == "axis_index":
+            return [self._numbers[eqn.params["axis_name"]]]
+        called = called_program(eqn)
+        if called is None or not lane_numbers(called):
+            return self.apply(program, eqn, operands, here)
+        return super().equation(program, eqn, operands, here)

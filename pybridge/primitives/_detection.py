@@ -30,7 +30,7 @@ from jax.interpreters import partial_eval as pe
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .._errors import DetectionError, explain
-from .._jaxprs import Primitive
+from ..jaxprs import Primitive
 
 # Values of these packages are arrays, numbers, functions, names: JAX's tracers are among
 # them and are asked; nothing else of theirs can carry a derivative.

@@ -16,7 +16,7 @@ from jax import lax
 from jax.tree_util import keystr
 
 from .._errors import ArgumentTypeError, ArgumentValueError, BranchMismatchError, explain
-from .._jaxprs import AbstractRef
+from ..jaxprs import AbstractRef
 from ._alignment import find_alignment
 from ._branches import Branches
 from ._collectives import communicating_axes

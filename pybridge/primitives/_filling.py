@@ -25,7 +25,7 @@ from jax import lax
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
-from .._jaxprs import Primitive
+from ..jaxprs import Primitive
 from ._gathering import gather
 from ._select import select
 

@@ -13,7 +13,7 @@ import numpy as np
 from jax.experimental.jet import JetTracer, jet, jet_rules
 
 from .._errors import UnsupportedModeError, explain
-from .._jaxprs import Primitive, evaluate_equation, inner_jaxprs
+from ..jaxprs import CALLS, RULED_CALLS, Evaluator, Primitive
 from ._detection import within_gradient_p
 from ._filling import first_place_p
 from ._masking import concrete_index, guard, guard_p, lane_any_p
@@ -87,24 +87,14 @@ def call_under_jet(function: Callable[..., Any], *args: Any) -> Any:
     return jax.tree.unflatten(jax.tree.structure(shapes), _evaluate_inlined(program, leaves))
 
 
+class _Inlining(Evaluator[Any, None]):
+    """Evaluates a program without the rules of its `custom_jvp` and `custom_vjp` functions."""
+
+    enters = frozenset({*CALLS, *RULED_CALLS})
+
+
 def _evaluate_inlined(closed: ClosedJaxpr, operands: list[Any]) -> list[Any]:
-    """Evaluate a program without the rules of its `custom_jvp` and `custom_vjp` functions."""
-    from jax.extend.core import Literal
-
-    values = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-    values.update(zip(closed.jaxpr.invars, operands, strict=True))
-
-    def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, Literal) else values[atom]
-
-    for eqn in closed.jaxpr.eqns:
-        ins = list(map(read, eqn.invars))
-        if eqn.primitive.name in ("custom_jvp_call", "custom_vjp_call", "jit", "pjit"):
-            outs = _evaluate_inlined(next(inner_jaxprs(eqn)), ins)
-        else:
-            outs = evaluate_equation(closed, eqn, ins)
-        values.update(zip(eqn.outvars, outs, strict=True))
-    return [read(atom) for atom in closed.jaxpr.outvars]
+    return _Inlining().run(closed, operands, None)
 
 
 _probe_p = Primitive("pybridge_probe")

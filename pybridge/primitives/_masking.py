@@ -29,7 +29,7 @@ from jax.core import ShapedArray
 from jax.interpreters import ad, batching, mlir
 
 from .._errors import ArgumentValueError, explain
-from .._jaxprs import Primitive, jaxpr_as_fun
+from ..jaxprs import Primitive, jaxpr_as_fun
 from ._collectives import Axes, refuse_divided, varying_axes
 from ._filling import any_taken, fill, first_place, holds_somewhere
 from ._select import select

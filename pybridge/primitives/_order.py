@@ -16,7 +16,7 @@ from jax.core import Tracer
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
-from .._jaxprs import Primitive
+from ..jaxprs import Primitive
 from ._detection import answer_aval, traced_leaf
 
 

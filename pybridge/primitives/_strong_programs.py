@@ -15,7 +15,8 @@ from jax.core import eval_jaxpr
 from jax.extend.core import ClosedJaxpr
 from jax.interpreters import partial_eval as pe
 
-from ._strong_trace import PROGRAM_RULES, run_marked, run_strong, strong_p
+from ..jaxprs import BRANCHES, CALLS
+from ._strong_trace import KNOWN_PROGRAMS, PROGRAM_RULES, run_marked, run_strong, strong_p
 
 _Rewritten = tuple[Sequence[Any], dict[str, Any], list[bool]]
 # The same program again and again, so that JAX finds what it has compiled for it.
@@ -64,23 +65,34 @@ def _rule(*names: str) -> Callable[[Any], Any]:
     return register
 
 
-@_rule("jit", "pjit")
-def _jit(values: Sequence[Any], carried: list[bool], params: dict[str, Any]) -> _Rewritten:
-    program, marks = strengthen(params["jaxpr"], carried)
-    return values, {**params, "jaxpr": program}, marks
+def _call(name: str) -> Callable[..., _Rewritten]:
+    key = CALLS[name]
+
+    def rule(values: Sequence[Any], carried: list[bool], params: dict[str, Any]) -> _Rewritten:
+        is_closed = isinstance(params[key], ClosedJaxpr)
+        given = params[key] if is_closed else ClosedJaxpr(params[key], ())
+        program, marks = strengthen(given, carried)
+        if is_closed:
+            return values, {**params, key: program}, marks
+        jaxpr, consts = program.jaxpr, program.consts
+        if consts:
+            inputs = [*jaxpr.constvars, *jaxpr.invars]
+            jaxpr = jaxpr.replace(constvars=[], invars=inputs)
+        return [*consts, *values], {**params, key: jaxpr}, marks
+
+    return rule
+
+
+# Those that JAX does not differentiate have no derivative to be made strong.
+PROGRAM_RULES.update((name, _call(name)) for name in CALLS if name not in KNOWN_PROGRAMS)
 
 
 @_rule("remat2", "remat", "checkpoint")
 def _remat(values: Sequence[Any], carried: list[bool], params: dict[str, Any]) -> _Rewritten:
-    program, marks = strengthen(ClosedJaxpr(params["jaxpr"], ()), carried)
-    jaxpr, consts = program.jaxpr, program.consts
-    if consts:
-        inputs = [*jaxpr.constvars, *jaxpr.invars]
-        jaxpr = jaxpr.replace(constvars=[], invars=inputs)
-    params = {**params, "jaxpr": jaxpr}
+    values, params, marks = _call("remat")(values, carried, params)
     if params.get("policy") is not None:
         params["policy"] = _seeing_through(params["policy"])
-    return [*consts, *values], params, marks
+    return values, params, marks
 
 
 @lru_cache(256)
@@ -124,7 +136,7 @@ def _loop(
         carried = [*carried[:first], *grown, *carried[first + count :]]
 
 
-@_rule("cond", "pybridge_switch")
+@_rule(*BRANCHES)
 def _cond(values: Sequence[Any], carried: list[bool], params: dict[str, Any]) -> _Rewritten:
     branches = [strengthen(branch, carried[1:]) for branch in params["branches"]]
     marks = [any(of_output) for of_output in zip(*(m for _, m in branches), strict=True)]
@@ -163,8 +175,8 @@ def _linear_call(values: Sequence[Any], carried: list[bool], params: dict[str, A
 
 @_rule("custom_vmap_call")
 def _custom_vmap(values: Sequence[Any], carried: list[bool], params: dict[str, Any]) -> _Rewritten:
-    program, marks = strengthen(params["call"], carried)
-    return values, {**params, "call": program, "rule": _strong_rule(params["rule"])}, marks
+    values, params, marks = _call("custom_vmap_call")(values, carried, params)
+    return values, {**params, "rule": _strong_rule(params["rule"])}, marks
 
 
 @lru_cache(256)

@@ -28,7 +28,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad
 
 from .._errors import UnsupportedModeError, explain
-from .._jaxprs import inner_jaxprs, user_line
+from ..jaxprs import inner_jaxprs, user_line
 from ._strong_products import FACTORS
 
 try:
@@ -45,7 +45,7 @@ _NO_PRODUCTS = frozenset(
 # Linear in an operand, and yet their rules multiply: by masks, or inside of a program.
 _PRODUCTS_TOO = frozenset(["scatter", "custom_linear_solve", "linear_call"])
 # Programs that are no more than a small reduction.
-_KNOWN_PROGRAMS = frozenset(
+KNOWN_PROGRAMS = frozenset(
     "reduce reduce_window scatter scatter-add scatter-sub scatter-mul scatter-max scatter-min "
     "select_and_scatter composite custom_linear_solve linear_call".split()
 )
@@ -322,7 +322,7 @@ def _settings(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 def is_opaque(of: Any, params: dict[str, Any]) -> bool:
     """Tell whether a primitive holds a program whose products cannot be reached."""
-    if of.name in PROGRAM_RULES or of.name in _KNOWN_PROGRAMS or of not in ad.primitive_jvps:
+    if of.name in PROGRAM_RULES or of.name in KNOWN_PROGRAMS or of not in ad.primitive_jvps:
         return False
     return any(inner_jaxprs(SimpleNamespace(params=params)))
 

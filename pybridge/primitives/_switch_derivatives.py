@@ -23,7 +23,7 @@ from jax import lax
 from jax.core import Tracer
 from jax.interpreters import ad
 
-from .._jaxprs import jaxpr_as_fun
+from ..jaxprs import jaxpr_as_fun
 from ._detection import within_gradient_p
 from ._masking import concrete_index, is_the_same_on_all_devices
 from ._switch_primitive import bind_switch, nth_branch, spell_out, switch_p

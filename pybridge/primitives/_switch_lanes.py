@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching
 from jax.interpreters import partial_eval as pe
 
-from .._jaxprs import jaxpr_as_fun
+from ..jaxprs import jaxpr_as_fun
 from ._collectives import communicating_axes, refuse_divided
 from ._filling import fill, first_place, holds_somewhere
 from ._masking import guard, lane_any, with_key_words

@@ -32,7 +32,7 @@ from jax import lax
 from jax.interpreters import mlir
 from jax.interpreters import partial_eval as pe
 
-from .._jaxprs import AbstractRef, Primitive, inner_jaxprs, jaxpr_as_fun
+from ..jaxprs import AbstractRef, Primitive, inner_jaxprs, jaxpr_as_fun
 from ._collectives import communicating_axes
 from ._masking import (
     concrete_index,

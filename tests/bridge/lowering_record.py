@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal, jaxpr_as_fun
 
-from pybridge._jaxprs import inner_jaxprs
+from pybridge.jaxprs import inner_jaxprs
 from pybridge.lowering._moving import inner_flags, moving_variables
 
 OPTION = "lowering_table"

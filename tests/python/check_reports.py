@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pybridge._backends import Backend
-from pybridge._jaxprs import Location
 from pybridge.consistency import Finding, Probe, Report, SlopeCurve, SystemAnswer
+from pybridge.jaxprs import Location
 
 JAX = Backend("jax", "python", "both", "jax", "0.10.2", True)
 FINITE = Backend("finite", "python", "forward", "numpy", "2.3.5", True)

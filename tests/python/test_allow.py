@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import pybridge as pb
 from pybridge._backends import NAMES, row
-from pybridge._jaxprs import Location
 from pybridge.consistency import Allow, ConsistencyError, assert_consistent
 from pybridge.consistency.findings import KINDS, SEVERITIES, Finding, Report
 from pybridge.consistency.testing import _assert, judge, read_gaps
+from pybridge.jaxprs import Location
 
 
 def report_of(*findings, asked=NAMES, absent=()):

@@ -9,7 +9,7 @@ import pytest
 from cond_helpers import equal, log_or_zero, total, zero
 
 import pybridge as pb
-from pybridge._jaxprs import inner_jaxprs
+from pybridge.jaxprs import inner_jaxprs
 
 LONG = np.full(5000, -1.0, np.float32)
 

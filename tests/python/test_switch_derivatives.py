@@ -8,7 +8,7 @@ from cond_helpers import equal
 from jax import lax
 
 import pybridge as pb
-from pybridge._jaxprs import inner_jaxprs
+from pybridge.jaxprs import inner_jaxprs
 
 ONE_RESIDUAL = [jnp.sin, jnp.cos, jnp.sinh]
 TWO_RESIDUALS = [*ONE_RESIDUAL, lambda x: jnp.sin(x) + jnp.cos(x)]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..._jaxprs import Location
 from ...finite import DirectionalDerivative
+from ...jaxprs import Location
 from ..findings import Finding, SlopeCurve
 from ..subject import Arrays, OwnPrecision, Point
 

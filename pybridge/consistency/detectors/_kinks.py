@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from ..._jaxprs import Location
 from ...finite import TOLERANCES, DirectionalDerivative
+from ...jaxprs import Location, contains
 from .._wording import gives, join
 from ..findings import Finding, SlopeCurve
-from ..subject import Arrays, Line, Point, Seen, contains, walk
+from ..subject import Arrays, Line, Point, Seen, walk
 
 # Operations that have a kink where two numbers are equal, or one is 0.
 _TIES = frozenset(

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
+from ...jaxprs import contains
 from ..findings import Finding
-from ..subject import Arrays, Seen, contains, walk
+from ..subject import Arrays, Seen, walk
 from ._context import Context
 
 _GATHERS = frozenset({"gather", "dynamic_slice", "dynamic_update_slice"})

@@ -130,8 +130,7 @@ def mode_dependent(
         asks = point.subject.sightings.asks
         line = asks.location if asks is not None else None
     elif point.subject.jaxpr is not None:
-        from ..._jaxprs import user_line
-        from ..subject import equations
+        from ...jaxprs import equations, user_line
         from ._rule_values import ASKS
 
         asked = [e for e in equations(point.subject.jaxpr) if e.primitive.name in ASKS]

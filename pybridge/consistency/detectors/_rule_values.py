@@ -13,11 +13,11 @@ from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
-from ..._jaxprs import Location
+from ...jaxprs import RULED_CALLS, Location, called_program, contains, substitute
 from ...primitives._detection import within_gradient_p
-from ..subject import Arrays, Seen, contains, substitute, walk
+from ..subject import Arrays, Seen, walk
 
-RULES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"})
+RULES = frozenset(RULED_CALLS)
 ASKS = frozenset({within_gradient_p.name})
 
 # A value may differ by this many units in the last place, and by as many of what rounding the
@@ -150,10 +150,8 @@ def _number(x: Any) -> float:
 
 def rule_name(eqn: Any) -> str:
     """Find the name of the function that a rule belongs to."""
-    inner = eqn.params.get("call_jaxpr", eqn.params.get("fun_jaxpr"))
-    jaxpr = getattr(inner, "jaxpr", inner)
-    info = getattr(jaxpr, "debug_info", None)
-    name = getattr(info, "func_name", None) or ""
+    inner = called_program(eqn)
+    name = inner.jaxpr.debug_info.func_name if inner is not None else ""
     return name.rpartition(".")[2] or "a function"
 
 

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from ..._jaxprs import Location, jax_function, user_line
+from ...jaxprs import Location, equations, jax_function, user_line
 from ..findings import Finding
-from ..subject import Subject, coarsest, equations, rounding_of
+from ..subject import Subject, coarsest, rounding_of
 
 
 def detect_truncation(subject: Subject) -> list[Finding]:

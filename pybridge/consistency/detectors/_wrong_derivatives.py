@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from ..._jaxprs import is_stopped_by_jax, user_line
+from ...jaxprs import equations, is_stopped_by_jax, user_line
 from .._wording import gives, join
 from ..findings import Finding, SlopeCurve
-from ..subject import Line, Point, Who, equations, halves, unit_line
+from ..subject import Line, Point, Who, halves, unit_line
 from ._context import Context
 from ._kinks import choice_numbers, curve, find_change, find_tie, judge_break, judge_kink
 from ._wrong_rules import wrong_rule

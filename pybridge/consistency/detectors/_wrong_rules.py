@@ -10,9 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from ..._jaxprs import Location, closed_over, inner_jaxprs, is_of_jax, jax_function, user_line
 from ...finite import Curve, directional_derivative
-from ..subject import Arrays, Seen, contains, equations, walk
+from ...jaxprs import (
+    Location,
+    closed_over,
+    contains,
+    equations,
+    inner_jaxprs,
+    is_of_jax,
+    jax_function,
+    user_line,
+)
+from ..subject import Arrays, Seen, walk
 from ._rule_values import RULES, rule_name
 
 _CALLS = 20

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
-from ..._jaxprs import Location, inner_jaxprs, is_of_jax, jax_function, user_line
+from ...jaxprs import Location, inner_jaxprs, is_of_jax, jax_function, user_line
 from ..findings import Finding
 from ._context import Context
 

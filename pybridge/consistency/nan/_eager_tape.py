@@ -16,7 +16,7 @@ import jax.core
 import jax.extend.core as extend_core
 from jax.core import Trace, Tracer
 
-from ..._jaxprs import calling_line
+from ...jaxprs import calling_line
 from ._tape import Recorder, Tape, Where, is_inexact
 
 
@@ -79,8 +79,7 @@ class _RecordingTrace(Trace):
         tape, here = self.recorder.tape, Where(calling_line())
         with _public("set_current_trace")(self.parent):
             traced = jax.make_jaxpr(function)(*(tape.values[place] for place in places))
-            consts = [tape.new(const) for const in traced.consts]
-            outs = self.recorder.run(traced.jaxpr, consts, places, here)
+            outs = self.recorder.run(traced, places, here)
         return [self.enter(place) for place in outs]
 
     def process_primitive(self, primitive: Any, tracers: Any, params: Any) -> Any:

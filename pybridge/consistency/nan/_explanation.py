@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._jaxprs import Location
+from ...jaxprs import Location
 
 # What an operation that drops elements does to them, in words.
 _DROPS = {

@@ -8,7 +8,7 @@ import linecache
 from collections.abc import Callable
 from typing import Any
 
-from ..._jaxprs import Location
+from ...jaxprs import Location
 
 
 def rewritten(

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..._jaxprs import Location
+from ...jaxprs import Location
 
 _OPERATORS: dict[str, type[ast.operator]] = {
     "add": ast.Add,

@@ -13,17 +13,24 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr
 
-from ..._jaxprs import Location, inner_jaxprs, is_of_jax, user_line
+from ...jaxprs import (
+    BRANCHES,
+    CALLS,
+    LOOPS,
+    RULED_CALLS,
+    Evaluator,
+    Location,
+    bound_equation,
+    called_program,
+    inner_jaxprs,
+    is_of_jax,
+    user_line,
+)
 
 # Loops with more steps than this stay closed: they are one step each.
 MOST_STEPS = 20_000
-
-_CALLS = frozenset(
-    """checkpoint closed_call core_call custom_vmap_call jit pjit remat remat2""".split()
-)
-_RULES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"})
 
 # Takes the values of a step's inputs, gives those of its outputs.
 Operation = Callable[..., list[Any]]
@@ -97,8 +104,7 @@ def record(jaxpr: ClosedJaxpr, args: Sequence[Any]) -> Tape:
     tape = Tape()
     recorder = Recorder(tape)
     tape.inputs = tuple(tape.new(arg, True) for arg in args)
-    consts = [tape.new(const) for const in jaxpr.consts]
-    outs = recorder.run(jaxpr.jaxpr, consts, list(tape.inputs))
+    outs = recorder.run(jaxpr, list(tape.inputs), Where())
     tape.outputs = tuple(place for place in outs if is_inexact(tape.values[place]))
     return tape
 
@@ -141,62 +147,73 @@ class Where:
         return f"the {what}" + (f" at {self.line}" if self.line else "")
 
 
-class Recorder:
-    """Runs programs equation by equation onto a tape."""
+class Recorder(Evaluator[int, Where]):
+    """Runs programs equation by equation onto a tape; a value is its place."""
+
+    enters = frozenset({*CALLS, *BRANCHES, *LOOPS})
 
     def __init__(self, tape: Tape):
         """Begin; several programs can follow each other on one tape."""
         self.tape = tape
         self._operations: dict[int, tuple[Any, Operation]] = {}
 
-    def run(
-        self,
-        jaxpr: Jaxpr,
-        consts: Sequence[int],
-        args: Sequence[int],
-        where: Where | None = None,
+    def constant(self, value: Any) -> int:
+        """Keep a constant."""
+        return self.tape.new(value)
+
+    def at(self, eqn: Any, around: Where) -> Where:
+        """Return where an equation stands."""
+        return around.at(eqn)
+
+    def inside(self, program: ClosedJaxpr, around: Where) -> Where:
+        """Return what stands around a program that is called here."""
+        return around.inside(program)
+
+    def deeper(self, around: Where, part: str, what: str) -> Where:
+        """Return what stands around a branch or an iteration."""
+        return around.deeper(f"{part} of", what)
+
+    def equation(
+        self, program: ClosedJaxpr, eqn: Any, operands: list[int], here: Where
     ) -> list[int]:
-        """Run a program on values that the tape holds.
+        """Evaluate an equation, but print nothing a second time."""
+        if eqn.effects and not eqn.outvars:
+            return []
+        return super().equation(program, eqn, operands, here)
 
-        Args:
-            jaxpr: the program.
-            consts: the places of its constants.
-            args: the places of its arguments.
-            where: what stands around it.
+    def decide(self, value: int) -> int | None:
+        """Return a predicate or an index; None where it has several."""
+        found = self.tape.values[value]
+        return None if jnp.ndim(found) else int(found)
 
-        Returns:
-            The places of its results.
-        """
-        where = where or Where()
-        env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
+    def goes_on(self, eqn: Any, iterations: int) -> bool:
+        """Tell whether the tape has room for a loop."""
+        room = MOST_STEPS - len(self.tape.steps)
+        if eqn.primitive.name == "scan":
+            return iterations * _count(eqn.params["jaxpr"]) <= room
+        return room > 0
 
-        def read(atom: Any) -> int:
-            return self.tape.new(atom.val) if isinstance(atom, Literal) else env[atom]
+    def rows(self, stack: int, length: int, here: Where) -> list[int]:
+        """Cut an array into one place for each iteration."""
+        return self._glue(_unstack(length), [stack], here)
 
-        for eqn in jaxpr.eqns:
-            if eqn.outvars or not eqn.effects:  # a print would be printed twice
-                inputs = [read(atom) for atom in eqn.invars]
-                outs = self._equation(eqn, inputs, where.at(eqn))
-                env.update(zip(eqn.outvars, outs, strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
+    def stack(self, rows: Sequence[int], here: Where) -> int:
+        """Join what the iterations give."""
+        return self._glue(stack, list(rows), here)[0]
 
-    def _equation(self, eqn: Any, inputs: list[int], here: Where) -> list[int]:
-        name = eqn.primitive.name
-        if name in _CALLS:
-            inner = list(inner_jaxprs(eqn))
-            if len(inner) == 1:
-                return self._open(inner[0], inputs, here)
-        elif name == "cond" or (name == "pybridge_switch" and self._is_scalar(inputs[0])):
-            return self._cond(eqn, inputs, here)
-        elif name == "scan" and 0 < self._steps_of_scan(eqn) <= self._room():
-            return self._scan(eqn, inputs, here)
-        elif name == "while":
-            outs = self._while(eqn, inputs, here)
-            if outs is not None:
-                return outs
-        if name in ("scan", "while"):
-            self.tape.closed.append(here.named(_LOOPS[name]))
-        return self._step(eqn, inputs, here)
+    def while_loop(self, eqn: Any, operands: list[int], here: Where) -> list[int] | None:
+        """Run a while loop step by step; None, and nothing on the tape, if it is too long."""
+        first = len(self.tape.steps)
+        outs = super().while_loop(eqn, operands, here)
+        if outs is None:
+            del self.tape.steps[first:]
+        return outs
+
+    def apply(self, program: ClosedJaxpr, eqn: Any, operands: list[int], here: Where) -> list[int]:
+        """Keep a step; a loop that stays closed is one as well."""
+        if eqn.primitive.name in LOOPS:
+            self.tape.closed.append(here.named(_LOOPS[eqn.primitive.name]))
+        return self._step(eqn, operands, here)
 
     def _step(self, eqn: Any, inputs: list[int], here: Where) -> list[int]:
         tape, name = self.tape, eqn.primitive.name
@@ -215,58 +232,9 @@ class Recorder:
     def _operation(self, eqn: Any) -> Operation:
         """Return what runs an equation; the same function each time round a loop."""
         if id(eqn) not in self._operations:
-            # Older versions of JAX pass the functions of a custom rule apart.
-            bound = eqn.primitive.get_bind_params(eqn.params)
-            functions, params = bound if isinstance(bound, tuple | list) else ((), bound)
-
-            def operation(*values: Any) -> list[Any]:
-                outs = eqn.primitive.bind(*functions, *values, **params)
-                return list(outs) if eqn.primitive.multiple_results else [outs]
-
             # The equation is kept: its id must not go to another one.
-            self._operations[id(eqn)] = (eqn, operation)
+            self._operations[id(eqn)] = (eqn, bound_equation(eqn))
         return self._operations[id(eqn)][1]
-
-    def _open(self, inner: ClosedJaxpr, inputs: list[int], here: Where) -> list[int]:
-        consts = [self.tape.new(const) for const in inner.consts]
-        return self.run(inner.jaxpr, consts, inputs, here.inside(inner))
-
-    def _cond(self, eqn: Any, inputs: list[int], here: Where) -> list[int]:
-        branches = eqn.params["branches"]
-        index = max(0, min(int(self.tape.values[inputs[0]]), len(branches) - 1))
-        taken = here.deeper(f"branch {index} of", "cond")
-        return self._open(branches[index], inputs[1:], taken)
-
-    def _scan(self, eqn: Any, inputs: list[int], here: Where) -> list[int]:
-        body, length = eqn.params["jaxpr"], eqn.params["length"]
-        ends = eqn.params["num_consts"], eqn.params["num_consts"] + eqn.params["num_carry"]
-        consts, carry, stacks = inputs[: ends[0]], inputs[ends[0] : ends[1]], inputs[ends[1] :]
-        slices = [self._glue(_unstack(length), [stack], here) for stack in stacks]
-        rows: list[list[int]] = [[] for _ in range(length)]
-        for i in range(length)[::-1] if eqn.params["reverse"] else range(length):
-            xs = [part[i] for part in slices]
-            inside = here.deeper(f"iteration {i} of", "scan")
-            outs = self._open(body, [*consts, *carry, *xs], inside)
-            carry, rows[i] = outs[: len(carry)], outs[len(carry) :]
-        columns = zip(*rows, strict=True)
-        return [*carry, *(self._glue(stack, list(column), here)[0] for column in columns)]
-
-    def _while(self, eqn: Any, inputs: list[int], here: Where) -> list[int] | None:
-        """Run a while loop step by step; None, and nothing on the tape, if it is too long."""
-        cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
-        ends = eqn.params["cond_nconsts"], eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
-        of_cond, of_body, carry = inputs[: ends[0]], inputs[ends[0] : ends[1]], inputs[ends[1] :]
-        first, i = len(self.tape.steps), 0
-        while True:
-            inside = here.deeper(f"iteration {i} of", "while loop")
-            going = self._open(cond, [*of_cond, *carry], inside)
-            if not bool(self.tape.values[going[0]]):
-                return carry
-            if self._room() <= 0:
-                del self.tape.steps[first:]
-                return None
-            carry = self._open(body, [*of_body, *carry], inside)
-            i += 1
 
     def _glue(self, operation: Operation, inputs: list[int], here: Where) -> list[int]:
         """Cut or join arrays at the border of a loop."""
@@ -276,15 +244,6 @@ class Recorder:
         places = tuple(inputs), tuple(tape.new(value, active) for value in values)
         tape.steps.append(Step("scan", "", operation, *places, here.line, here.path, True))
         return list(places[1])
-
-    def _room(self) -> int:
-        return MOST_STEPS - len(self.tape.steps)
-
-    def _steps_of_scan(self, eqn: Any) -> int:
-        return eqn.params["length"] * _count(eqn.params["jaxpr"])
-
-    def _is_scalar(self, place: int) -> bool:
-        return jnp.ndim(self.tape.values[place]) == 0
 
 
 _LOOPS = {"scan": "scan", "while": "while loop"}
@@ -301,9 +260,9 @@ def _count(jaxpr: ClosedJaxpr) -> int:
 
 def _rule(eqn: Any) -> str:
     """Name the function with a derivative rule of its own that an equation calls."""
-    if eqn.primitive.name not in _RULES:
+    if eqn.primitive.name not in RULED_CALLS:
         return ""
-    inner = next(inner_jaxprs(eqn), None)
+    inner = called_program(eqn)
     named = inner.jaxpr.debug_info.func_name if inner is not None else ""
     return eqn.params.get("name") or named or eqn.primitive.name
 

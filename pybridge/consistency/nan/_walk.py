@@ -8,23 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ...jaxprs import ELEMENTWISE, RULED_CALLS, SELECTING
 from ._step_derivatives import Local, Patch
 from ._tape import Step, Tape, all_finite, as_numpy, is_inexact
 
-_ELEMENTWISE = frozenset(
-    """abs acos acosh add add_any asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt clamp
-    conj convert_element_type copy cos cosh custom_jvp_call custom_vjp_call
-    custom_vjp_call_jaxpr digamma div erf erf_inv erfc exp exp2 expm1 igamma igammac imag
-    integer_pow lgamma log log1p logistic max min mul neg nextafter polygamma pow real
-    regularized_incomplete_beta rem rsqrt select_n sign sin sinh sqrt square sub tan tanh
-    zeta""".split()
-)
-# Their derivative is 0 in the elements that they do not choose.
-_CHOOSING = frozenset(
-    """argsort clamp cummax cummin dynamic_slice dynamic_update_slice floor ceil gather max min
-    reduce_max reduce_min round scatter select_and_gather_add select_n sign slice sort stop_gradient
-    top_k""".split()
-)
+_ELEMENTWISE = ELEMENTWISE.union(RULED_CALLS)
 # What stands in for an operand whose result is not used. Not every function likes a one:
 # the derivative of arccos is infinite there.
 _FILLS = (1.0, 0.5, 2.0, 0.0)
@@ -206,7 +194,7 @@ def is_structural(tape: Tape, drop: tuple[int, int]) -> bool:
     that happens to be 0, and 0 times infinity stands for something else: here for 1.
     """
     step = tape.steps[drop[0]]
-    if step.primitive in _CHOOSING:
+    if step.primitive in SELECTING:
         return True
     others = [place for k, place in enumerate(step.inputs) if k != drop[1]]
     return step.primitive in ("mul", "dot_general") and not any(tape.active[p] for p in others)

@@ -7,11 +7,6 @@ from ._answers import closely as closely
 from ._answers import noise_along as noise_along
 from ._installed import has_julia as has_julia
 from ._installed import why_absent as why_absent
-from ._interpret import Seen as Seen
-from ._interpret import contains as contains
-from ._interpret import equations as equations
-from ._interpret import substitute as substitute
-from ._interpret import walk as walk
 from ._own_precision import OwnPrecision as OwnPrecision
 from ._own_precision import ask_in_own_precision as ask_in_own_precision
 from ._precision import coarsest as coarsest
@@ -41,3 +36,5 @@ from ._systems import is_unsupported as is_unsupported
 from ._systems import plain_values as plain_values
 from ._systems import real_vector as real_vector
 from ._systems import robust as robust
+from ._visits import Seen as Seen
+from ._visits import walk as walk

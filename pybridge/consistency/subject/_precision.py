@@ -6,9 +6,9 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr
 
-from ..._jaxprs import inner_jaxprs
+from ...jaxprs import Flow, inner_jaxprs
 
 
 def coarsest(closed: ClosedJaxpr) -> float:
@@ -23,54 +23,41 @@ def coarsest(closed: ClosedJaxpr) -> float:
     Returns:
         The relative rounding error; 0 where nothing is floating-point.
     """
-    largest, _ = _follow(closed, [True] * len(closed.jaxpr.invars))
-    return largest
+    dependence = _Dependence()
+    dependence.run(closed, [True] * len(closed.jaxpr.invars))
+    return dependence.largest
 
 
-def _follow(closed: ClosedJaxpr, moving: list[bool]) -> tuple[float, list[bool]]:
-    """Follow what depends on arguments; say which results do."""
-    jaxpr, largest = closed.jaxpr, 0.0
-    moves = {v for v, is_moving in zip(jaxpr.invars, moving, strict=True) if is_moving}
+class _Dependence(Flow[bool]):
+    """Tells what depends on arguments, and the largest rounding error of what does."""
 
-    def is_read(v: Any) -> bool:
-        return not isinstance(v, Literal) and v in moves
+    def __init__(self) -> None:
+        self.largest = 0.0
 
-    for eqn in jaxpr.eqns:
-        ins = [is_read(v) for v in eqn.invars]
-        if not any(ins):
-            continue
-        outs = [True] * len(eqn.outvars)
-        for inner in inner_jaxprs(eqn):
-            found, results = _enter(eqn, inner, ins)
-            largest = max(largest, found)
-            # Of other operations with programs inside, all results are taken to move.
-            if len(results) == len(outs) and eqn.primitive.name in ("jit", "pjit", "scan"):
-                outs = results
-        for v, is_moving in zip(eqn.outvars, outs, strict=True):
-            if is_moving:
-                moves.add(v)
-                largest = max(largest, rounding_of(v.aval))
-    return largest, [is_read(v) for v in jaxpr.outvars]
+    def constant(self, atom: Any) -> bool:
+        return False
 
+    def join(self, first: bool, second: bool) -> bool:
+        return first or second
 
-def _enter(eqn: Any, inner: ClosedJaxpr, ins: list[bool]) -> tuple[float, list[bool]]:
-    """Follow an inner program, as often as its carried values need."""
-    size = len(inner.jaxpr.invars)
-    if eqn.primitive.name == "scan":
-        first, carries = eqn.params["num_consts"], eqn.params["num_carry"]
-        while True:
-            largest, results = _follow(inner, ins)
-            carried = [a or b for a, b in zip(ins[first:], results[:carries], strict=False)]
-            again = [*ins[:first], *carried, *ins[first + carries :]]
-            if again == ins:
-                return largest, results
-            ins = again
-    if eqn.primitive.name in ("cond", "pybridge_switch") and size == len(ins) - 1:
-        return _follow(inner, ins[1:])
-    return _follow(inner, ins if size == len(ins) else [True] * size)
+    def through(self, eqn: Any, facts: list[bool]) -> list[bool]:
+        if any(facts):
+            for inner in inner_jaxprs(eqn):
+                size = len(inner.jaxpr.invars)
+                self.run(inner, facts if size == len(facts) else [True] * size)
+        return [any(facts)] * len(eqn.outvars)
+
+    def chosen(self, eqn: Any, index: bool, facts: list[bool]) -> list[bool]:
+        return [fact or index for fact in facts]
+
+    def kept(self, var: Any, fact: bool) -> bool:
+        if fact:
+            self.largest = max(self.largest, rounding_of(var.aval))
+        return fact
 
 
 def rounding_of(aval: Any) -> float:
+    """Give the relative rounding error of the numbers of a variable; 0 if they are not floating."""
     dtype = getattr(aval, "dtype", None)
     if dtype is None or not jnp.issubdtype(dtype, np.inexact):
         return 0.0

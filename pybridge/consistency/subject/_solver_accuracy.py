@@ -17,12 +17,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr
 
-from ..._jaxprs import Location, user_line
-from ._interpret import contains, equations
-
-LOOPS = frozenset({"while", "scan"})
+from ...jaxprs import (
+    FOLLOWED,
+    LOOPS,
+    SOLVERS,
+    Evaluator,
+    Location,
+    bound_equation,
+    contains,
+    equations,
+    user_line,
+)
 
 # Iterations more than the program's own: a slow iteration needs many.
 _MORE = (1, 2, 8, 32)
@@ -36,11 +43,6 @@ _CONVERGED = 1e-3
 _CONTRACTS = 2.1
 _DOUBT = 10.0
 
-_CALLS = frozenset(
-    """checkpoint closed_call core_call custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr
-    jit pjit remat remat2""".split()
-)
-
 
 def run_on(closed: ClosedJaxpr, args: Sequence[Any], more: int) -> list[Any]:
     """Run a program with iterations more in each of its loops; rules of its own are not kept.
@@ -53,79 +55,61 @@ def run_on(closed: ClosedJaxpr, args: Sequence[Any], more: int) -> list[Any]:
     Returns:
         The results.
     """
-    jaxpr = closed.jaxpr
-    env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *args], strict=True))
-
-    def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, Literal) else env[atom]
-
-    for eqn in jaxpr.eqns:
-        outs = _equation(eqn, [read(atom) for atom in eqn.invars], more)
-        env.update(zip(eqn.outvars, outs, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    return _RunOn(more).run(closed, args, None)
 
 
-def _equation(eqn: Any, ins: list[Any], more: int) -> list[Any]:
-    name, params = eqn.primitive.name, eqn.params
-    if name in _CALLS:
-        inner = params.get("call_jaxpr", params.get("fun_jaxpr", params.get("jaxpr")))
-        return run_on(_closed(inner), ins, more)
-    if name == "while":
-        return _while(params, ins, more)
-    if name == "scan":
-        return _scan(params, ins, more)
-    if name == "cond":
-        branches = [_branch(closed, more) for closed in params["branches"]]
-        return lax.switch(ins[0], branches, *ins[1:])
-    if name == "custom_linear_solve":
-        lengths = params["const_lengths"]
-        first = lengths.matvec + lengths.vecmat
-        total = first + lengths.solve + lengths.transpose_solve
-        consts = ins[first : first + lengths.solve]
-        return run_on(params["jaxprs"].solve, [*consts, *ins[total:]], more)
-    bound = eqn.primitive.get_bind_params(params)
-    functions, params = bound if isinstance(bound, tuple | list) else ((), bound)
-    outs = eqn.primitive.bind(*functions, *ins, **params)
-    return list(outs) if eqn.primitive.multiple_results else [outs]
+class _RunOn(Evaluator[Any, None]):
+    """Evaluates on tracers; each loop makes so many iterations more."""
 
+    enters = (FOLLOWED | SOLVERS) - {"pybridge_switch"}
 
-def _branch(closed: ClosedJaxpr, more: int) -> Callable[..., list[Any]]:
-    return lambda *xs: run_on(closed, xs, more)
+    def __init__(self, more: int):
+        self._more = more
 
+    def apply(self, program: Any, eqn: Any, operands: list[Any], here: None) -> list[Any]:
+        return bound_equation(eqn)(*operands)
 
-def _while(params: Any, ins: list[Any], more: int) -> list[Any]:
-    ask, body = params["cond_nconsts"], params["body_nconsts"]
-    asked, fixed, start = ins[:ask], ins[ask : ask + body], ins[ask + body :]
+    def branch(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
+        def of(program: ClosedJaxpr) -> Callable[..., list[Any]]:
+            return lambda *xs: self.run(program, xs, None)
 
-    def goes_on(carry: Any) -> Any:
-        return run_on(params["cond_jaxpr"], [*asked, *carry], more)[0]
+        return lax.switch(operands[0], list(map(of, eqn.params["branches"])), *operands[1:])
 
-    def condition(state: Any) -> Any:
-        carry, extra = state
-        return goes_on(carry) | (extra < more)
+    def while_loop(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
+        params = eqn.params
+        ask, body = params["cond_nconsts"], params["body_nconsts"]
+        asked, fixed, start = operands[:ask], operands[ask : ask + body], operands[ask + body :]
 
-    def step(state: Any) -> Any:
-        carry, extra = state
-        extra = extra + jnp.where(goes_on(carry), 0, 1)
-        return run_on(params["body_jaxpr"], [*fixed, *carry], more), extra
+        def goes_on(carry: Any) -> Any:
+            return self.run(params["cond_jaxpr"], [*asked, *carry], None)[0]
 
-    return list(lax.while_loop(condition, step, (list(start), jnp.zeros((), int)))[0])
+        def condition(state: Any) -> Any:
+            carry, extra = state
+            return goes_on(carry) | (extra < self._more)
 
+        def step(state: Any) -> Any:
+            carry, extra = state
+            extra = extra + jnp.where(goes_on(carry), 0, 1)
+            return self.run(params["body_jaxpr"], [*fixed, *carry], None), extra
 
-def _scan(params: Any, ins: list[Any], more: int) -> list[Any]:
-    body, consts, carries = params["jaxpr"], params["num_consts"], params["num_carry"]
-    fixed, start, xs = ins[:consts], ins[consts : consts + carries], ins[consts + carries :]
+        return list(lax.while_loop(condition, step, (list(start), jnp.zeros((), int)))[0])
 
-    def step(carry: Any, x: Any) -> Any:
-        outs = run_on(body, [*fixed, *carry, *x], more)
-        return outs[:carries], outs[carries:]
+    def scan(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
+        params = eqn.params
+        body, consts, carries = params["jaxpr"], params["num_consts"], params["num_carry"]
+        fixed, start = operands[:consts], operands[consts : consts + carries]
+        xs = operands[consts + carries :]
 
-    if not xs and len(body.jaxpr.outvars) == carries:
-        # Without anything to scan over it is a loop of so many steps.
-        last = params["length"] + more
-        return list(lax.fori_loop(0, last, lambda i, carry: step(carry, [])[0], list(start)))
-    end, ys = lax.scan(step, list(start), list(xs), params["length"], params["reverse"])
-    return [*end, *ys]
+        def step(carry: Any, x: Any) -> Any:
+            outs = self.run(body, [*fixed, *carry, *x], None)
+            return outs[:carries], outs[carries:]
+
+        if not xs and len(body.jaxpr.outvars) == carries:
+            # Without anything to scan over it is a loop of so many steps.
+            last = params["length"] + self._more
+            return list(lax.fori_loop(0, last, lambda i, carry: step(carry, [])[0], list(start)))
+        end, ys = lax.scan(step, list(start), list(xs), params["length"], params["reverse"])
+        return [*end, *ys]
 
 
 class SolverAccuracy:
@@ -214,7 +198,3 @@ def loop_line(closed: ClosedJaxpr) -> tuple[Location | None, str | None]:
     """Find the first loop of a program, with its line."""
     loop = next((eqn for eqn in equations(closed) if eqn.primitive.name in LOOPS), None)
     return (None, None) if loop is None else (user_line(loop), loop.primitive.name)
-
-
-def _closed(jaxpr: Any) -> ClosedJaxpr:
-    return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())

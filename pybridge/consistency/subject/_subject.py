@@ -14,10 +14,9 @@ from jax.core import Tracer
 from jax.tree_util import keystr
 
 from ..._errors import ArgumentTypeError, ArgumentValueError, explain, first_line
-from ..._jaxprs import raising_line
 from ...finite import double_precision, widen
 from ...interop import JuliaFunction
-from ._interpret import contains
+from ...jaxprs import contains, raising_line
 from ._precision import coarsest
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from jax.core import Tracer
 
 from ..._errors import JuliaError
 from ...finite import TOLERANCES
-from ._interpret import contains, equations
+from ...jaxprs import contains, equations
 from ._subject import Arrays, Subject, is_moving
 
 # With these, a batch of points computes more than each point, or cannot be computed.

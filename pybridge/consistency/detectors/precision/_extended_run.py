@@ -8,9 +8,9 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr
 
-from ...._jaxprs import Location, inner_jaxprs, is_of_jax, jax_function, user_line
+from ....jaxprs import FOLLOWED, SOLVERS, Evaluator, Location, is_of_jax, jax_function, user_line
 from ._extended_arithmetic import ELEMENTWISE, STRUCTURAL, apply
 from ._extended_by_jax import is_inexact, is_key, run_in_double, run_natively
 
@@ -23,10 +23,6 @@ _MOST_STEPS = 20_000
 _MOST_ELEMENTS = 4_000_000
 
 _KNOWN = frozenset({*ELEMENTWISE, *STRUCTURAL})
-_CALLS = frozenset(
-    """checkpoint closed_call core_call custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr
-    jit pjit remat remat2""".split()
-)
 
 
 class NotFollowedError(Exception):
@@ -79,11 +75,8 @@ class Around:
         return replace(self, is_fixed=self.is_fixed or is_of_jax(inner))
 
 
-NOWHERE = Around()
-
-
 @dataclass
-class ExtendedRun:
+class ExtendedRun(Evaluator[int, Around]):
     """A run in one or more precisions at once; the first decides about loops and branches.
 
     Attributes:
@@ -125,10 +118,10 @@ class ExtendedRun:
         # XLA flushes what is too small for a full number of digits.
         return np.where(np.abs(narrow) < jnp.finfo(dtype).tiny, np.zeros((), dtype), narrow)
 
-    def constant(self, x: Any) -> int:
+    def constant(self, value: Any) -> int:
         """Keep a value that is the same in every precision."""
-        dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)
-        return self._new([self._rounded(x, dtype, n) for n in range(len(self.is_wide))])
+        dtype = value.dtype if hasattr(value, "dtype") else np.result_type(value)
+        return self._new([self._rounded(value, dtype, n) for n in range(len(self.is_wide))])
 
     def inputs(self, xs: Sequence[Any], variables: Sequence[Any]) -> list[int]:
         """Keep the arguments; in extended precision they may be more exact than declared."""
@@ -139,88 +132,61 @@ class ExtendedRun:
 
     # --- programs -----------------------------------------------------------------------------
 
-    def run(
-        self,
-        closed: ClosedJaxpr,
-        args: Sequence[int],
-        around: Around = NOWHERE,
-    ) -> list[int]:
-        """Run a program; return the places of its results."""
-        jaxpr, around = closed.jaxpr, around.inside(closed)
-        kept = [self.constant(c) for c in closed.consts]
-        env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*kept, *args], strict=True))
+    enters = FOLLOWED | SOLVERS
 
-        def read(atom: Any) -> int:
-            return self.constant(_literal(atom)) if isinstance(atom, Literal) else env[atom]
+    def literal(self, atom: Any) -> int:
+        """Keep a number of the program."""
+        return self.constant(_literal(atom))
 
-        for eqn in jaxpr.eqns:
-            places = [read(atom) for atom in eqn.invars]
-            outs = self._equation(eqn, places, around.of(eqn))
-            env.update(zip(eqn.outvars, outs, strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
+    def at(self, eqn: Any, around: Around) -> Around:
+        """Say what an operation stands in."""
+        return around.of(eqn)
 
-    def _equation(self, eqn: Any, places: list[int], around: Around) -> list[int]:
-        name, params = eqn.primitive.name, eqn.params
-        inner = list(inner_jaxprs(eqn))
-        if inner and any(is_inexact(v.aval.dtype) for v in [*eqn.invars, *eqn.outvars]):
-            if name in _CALLS:
-                return self.run(inner[0], places, around)
-            if name in ("cond", "pybridge_switch"):
-                index = int(np.clip(int(self._decide(places[0])), 0, len(inner) - 1))
-                return self.run(_closed(params["branches"][index]), places[1:], around)
-            if name == "scan":
-                return self._scan(params, places, around)
-            if name == "while":
-                return self._while(params, places, around)
-            if name == "custom_linear_solve":
-                return self._solve(params, places, around)
-        return self._step(eqn, places, around)
+    def inside(self, program: ClosedJaxpr, around: Around) -> Around:
+        """Say what a program stands in that is called here."""
+        return around.inside(program)
 
-    def _decide(self, place: int) -> Any:
-        value = np.asarray(self.values[place][0])
-        if value.ndim:
+    def enter(self, eqn: Any, operands: list[int], here: Around) -> list[int] | None:
+        """Run the programs of an equation, if there are real or complex numbers in it."""
+        if not any(is_inexact(v.aval.dtype) for v in [*eqn.invars, *eqn.outvars]):
+            return None
+        return super().enter(eqn, operands, here)
+
+    def decide(self, value: int) -> int:
+        """Return a predicate or an index, by the first precision."""
+        found = np.asarray(self.values[value][0])
+        if found.ndim:
             raise NotFollowedError("a choice for each lane")
-        return value
+        return int(found)
 
-    def _scan(self, params: Any, places: list[int], around: Around) -> list[int]:
-        body, length = params["jaxpr"], params["length"]
-        consts, carries = params["num_consts"], params["num_carry"]
-        fixed, carry = places[:consts], places[consts : consts + carries]
-        columns = places[consts + carries :]
-        rows: list[Any] = [None] * length
-        for i in range(length)[::-1] if params["reverse"] else range(length):
-            xs = [self._glue("slice", [p], [np.asarray(x)[i] for x in self.values[p]], around)
-                  for p in columns]  # fmt: skip
-            outs = self.run(body, [*fixed, *carry, *xs], around)
-            carry, rows[i] = outs[:carries], outs[carries:]
-        if not length:
+    def scan(self, eqn: Any, operands: list[int], here: Around) -> list[int] | None:
+        """Run a scan iteration by iteration."""
+        if not eqn.params["length"]:
             raise NotFollowedError("a loop without a step")
-        stacked = []
-        for column in zip(*rows, strict=True):
-            parts = zip(*(self.values[p] for p in column), strict=True)
-            joined = [np.stack(part) for part in parts]
-            stacked.append(self._glue("concatenate", list(column), joined, around))
-        return [*carry, *stacked]
+        return super().scan(eqn, operands, here)
+
+    def rows(self, stack: int, length: int, here: Around) -> list[int]:
+        """Cut an array into one for each iteration."""
+        values = self.values[stack]
+        return [
+            self._glue("slice", [stack], [np.asarray(x)[i] for x in values], here)
+            for i in range(length)
+        ]
+
+    def stack(self, rows: Sequence[int], here: Around) -> int:
+        """Join what the iterations give."""
+        parts = zip(*(self.values[place] for place in rows), strict=True)
+        return self._glue("concatenate", list(rows), [np.stack(part) for part in parts], here)
+
+    def apply(self, program: ClosedJaxpr, eqn: Any, operands: list[int], here: Around) -> list[int]:
+        """Run an operation in each precision."""
+        return self._step(eqn, operands, here)
 
     def _glue(self, name: str, places: list[int], values: list[Any], around: Around) -> int:
         """Keep what a loop cuts out of an array or joins to one."""
         made = self._new(values)
         self._keep(name, places, [made], around)
         return made
-
-    def _while(self, params: Any, places: list[int], around: Around) -> list[int]:
-        ask, body = params["cond_nconsts"], params["body_nconsts"]
-        asked, fixed, carry = places[:ask], places[ask : ask + body], places[ask + body :]
-        while bool(self._decide(self.run(params["cond_jaxpr"], [*asked, *carry], around)[0])):
-            carry = self.run(params["body_jaxpr"], [*fixed, *carry], around)
-        return carry
-
-    def _solve(self, params: Any, places: list[int], around: Around) -> list[int]:
-        lengths = params["const_lengths"]
-        first = lengths.matvec + lengths.vecmat
-        total = first + lengths.solve + lengths.transpose_solve
-        consts = places[first : first + lengths.solve]
-        return self.run(params["jaxprs"].solve, [*consts, *places[total:]], around)
 
     # --- single operations --------------------------------------------------------------------
 
@@ -270,7 +236,7 @@ def run_extended(closed: ClosedJaxpr, xs: Sequence[Any], *, beside: bool = False
     made = ExtendedRun((False, True) if beside else (True,))
     try:
         with np.errstate(all="ignore"):
-            made.outputs = tuple(made.run(closed, made.inputs(xs, closed.jaxpr.invars)))
+            made.outputs = tuple(made.open(closed, made.inputs(xs, closed.jaxpr.invars), Around()))
     except NotFollowedError:
         raise
     except Exception as error:  # whatever an unknown operation raises
@@ -281,10 +247,6 @@ def run_extended(closed: ClosedJaxpr, xs: Sequence[Any], *, beside: bool = False
 def _literal(atom: Any) -> Any:
     dtype = atom.aval.dtype
     return atom.val if is_key(dtype) else np.asarray(atom.val).astype(dtype)
-
-
-def _closed(jaxpr: Any) -> ClosedJaxpr:
-    return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
 
 
 def _unpacked(x: Any) -> Any:

@@ -8,18 +8,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ....jaxprs import MOVING
 from ._extended_arithmetic import ELEMENTWISE
 from ._extended_run import ExtendedRun, Step
 
 _SUMS = frozenset({"add", "add_any", "sub", "reduce_sum", "cumsum", "dot_general", "scatter-add"})
 
 
-# They only move numbers, and lose nothing.
-_MOVES = frozenset(
-    """broadcast_in_dim concatenate convert_element_type copy dynamic_slice dynamic_update_slice
-    expand_dims gather pad reshape rev scatter select_n slice sort split squeeze stop_gradient
-    transpose""".split()
-)
 _NEAR = 3
 
 
@@ -116,7 +111,7 @@ def _lost(
     got, exact = run.values[place]
     if not is_number(got):
         return None
-    if step.primitive in _MOVES and np.asarray(got).dtype == _result(run, step)[0].dtype:
+    if step.primitive in MOVING and np.asarray(got).dtype == _result(run, step)[0].dtype:
         kept = [_wide(x)[mask] for x in _result(run, step)]
         alike = np.isin(_wide(got), kept[0]) | (np.isnan(got) & np.isnan(kept[0]).any())
         mask = alike & np.isin(_wide(exact), kept[1])
@@ -154,7 +149,7 @@ def _near(made: dict[int, Step], step: Step, steps: int) -> frozenset[str]:
     for place in step.inputs if steps else ():
         if place in made:
             one = made[place]
-            moves = one.primitive in _MOVES
+            moves = one.primitive in MOVING
             found |= _near(made, one, steps if moves else steps - 1)
             found |= set() if moves else {one.primitive}
     return frozenset(found)

@@ -1,11 +1,10 @@
-"""What several parts of pybridge ask of a JAX program (jaxpr)."""
+"""The lines of source code that the equations of a JAX program come from."""
 
 from __future__ import annotations
 
 import linecache
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -13,28 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
-from jax import lax
-from jax.core import eval_jaxpr
 
-# `jax.extend` loads Pallas, which takes longer than all of pybridge's own import: what is
-# imported with pybridge takes the names of `jax.extend.core` from here, or in its functions.
 if TYPE_CHECKING:
-    from jax.extend.core import ClosedJaxpr, Primitive
-else:
-    Primitive = type(lax.add_p)
-
-try:
-    from jax.ref import AbstractRef as AbstractRef
-except ModuleNotFoundError:
-    # The oldest versions of JAX have no refs: nothing is an instance of this.
-    AbstractRef = ()
-
-
-def jaxpr_as_fun(program: ClosedJaxpr) -> Callable[..., list[Any]]:
-    """Return a jaxpr as a function of its inputs: `jax.extend.core.jaxpr_as_fun`."""
-    from jax.extend.core import jaxpr_as_fun
-
-    return jaxpr_as_fun(program)
+    from jax.extend.core import ClosedJaxpr
 
 
 @dataclass(frozen=True)
@@ -108,52 +88,11 @@ def _passed_over() -> tuple[str, ...]:
     import jaxlib
 
     packages = [Path(module.__file__ or "").parent for module in (jax, jaxlib)]
-    folders = [*packages, Path(__file__).parent, Path(os.__file__).parent]
+    folders = [*packages, Path(__file__).parents[1], Path(os.__file__).parent]
     # Where packages stand inside the library's folder, those of users do as well.
     inside = [name for name in os.listdir(folders[-1]) if name != "site-packages"]
     library = [os.path.join(folders[-1], name) for name in inside]
     return (*(f"{folder}{os.sep}" for folder in folders[:-1]), *library, "<frozen", sys.executable)
-
-
-def inner_jaxprs(eqn: Any) -> Iterator[ClosedJaxpr]:
-    """Yield the programs inside of an equation: of pjit, scan, cond, custom_jvp and the like."""
-    from jax.extend.core import ClosedJaxpr, Jaxpr
-
-    for value in eqn.params.values():
-        for part in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(part, ClosedJaxpr):
-                yield part
-            elif isinstance(part, Jaxpr) and not part.constvars:
-                yield ClosedJaxpr(part, ())
-
-
-def evaluate_equation(program: ClosedJaxpr, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """Evaluate one equation of a program.
-
-    Args:
-        program: that it stands in.
-        eqn: the equation.
-        operands: a value for each of its inputs.
-
-    Returns:
-        A value for each of its outputs.
-    """
-    from jax.extend.core import Literal
-
-    pairs = zip(eqn.invars, operands, strict=True)
-    given = {atom: value for atom, value in pairs if not isinstance(atom, Literal)}
-    fields = {"invars": [], "outvars": eqn.outvars, "eqns": [eqn], "effects": eqn.effects}
-    one = program.jaxpr.replace(constvars=[*given], **fields)
-    return eval_jaxpr(one, [*given.values()])
-
-
-def closed_over(eqn: Any) -> int:
-    """Count the first operands of a function with a custom rule that are not its arguments.
-
-    They are what the function closes over. Its rule has no derivative by them.
-    """
-    custom = eqn.primitive.name.startswith(("custom_jvp_call", "custom_vjp_call"))
-    return eqn.params.get("num_consts", 0) if custom else 0
 
 
 def is_stopped_by_jax(eqn: Any) -> bool:

@@ -1,0 +1,36 @@
+"""JAX programs as data: families of primitives, source lines, data flow, one evaluator."""
+
+from ._evaluate import Evaluator as Evaluator
+from ._families import BRANCHES as BRANCHES
+from ._families import CALLS as CALLS
+from ._families import ELEMENTWISE as ELEMENTWISE
+from ._families import FOLLOWED as FOLLOWED
+from ._families import LOOPS as LOOPS
+from ._families import MIXING as MIXING
+from ._families import MOVING as MOVING
+from ._families import OTHER_PROGRAMS as OTHER_PROGRAMS
+from ._families import RULED_CALLS as RULED_CALLS
+from ._families import SELECTING as SELECTING
+from ._families import SOLVERS as SOLVERS
+from ._flow import Flow as Flow
+from ._programs import AbstractRef as AbstractRef
+from ._programs import Primitive as Primitive
+from ._programs import bound_equation as bound_equation
+from ._programs import called_program as called_program
+from ._programs import closed_over as closed_over
+from ._programs import contains as contains
+from ._programs import cut_program as cut_program
+from ._programs import equations as equations
+from ._programs import evaluate_equation as evaluate_equation
+from ._programs import inner_jaxprs as inner_jaxprs
+from ._programs import is_literal as is_literal
+from ._programs import jaxpr_as_fun as jaxpr_as_fun
+from ._programs import last_uses as last_uses
+from ._programs import substitute as substitute
+from ._source import Location as Location
+from ._source import calling_line as calling_line
+from ._source import is_of_jax as is_of_jax
+from ._source import is_stopped_by_jax as is_stopped_by_jax
+from ._source import jax_function as jax_function
+from ._source import raising_line as raising_line
+from ._source import user_line as user_line
