@@ -12,6 +12,7 @@ import numpy as np
 
 from .._backends import Backend
 from ..jaxprs import Location
+from ._rendering import render
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -201,15 +202,11 @@ class Report:
             ────────────────────────────────────
              jax      1.0       ✓       ✓ 1e-16
         """
-        from .report import as_table
-
-        return as_table(self)
+        return render(self, "table")
 
     def to_markdown(self) -> str:
         """Write table and findings as Markdown."""
-        from .report import check_to_markdown
-
-        return check_to_markdown(self)
+        return render(self, "markdown")
 
     def to_json(self) -> str:
         """Write all of it as JSON.
@@ -225,9 +222,7 @@ class Report:
             >>> json.loads(Report("f", (), (), (), ()).to_json())["ok"]
             True
         """
-        from .report import check_to_json
-
-        return check_to_json(self)
+        return render(self, "json")
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write a page with heat map, findings, drawings of kinks and sources.
@@ -244,30 +239,20 @@ class Report:
         Raises:
             ArgumentValueError: at once, if no file can be written there.
         """
-        from .report import check_to_html, writable, write
-
-        found = writable(path, "Report.to_html")
-        write(found, check_to_html(self))
-        return found
+        return render(self, "page", path)
 
     def __str__(self) -> str:
         """Write table, findings and summary as plain text."""
-        from .report import as_text
-
-        return as_text(self)
+        return render(self, "text")
 
     __repr__ = __str__
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Print in colour, for rich."""
-        from .report import parts
-
-        yield from parts(self)
+        yield from render(self, "terminal")
 
     def _repr_markdown_(self) -> str:
         return self.to_markdown()
 
     def _repr_html_(self) -> str:
-        from .report import notebook
-
-        return notebook(self)
+        return render(self, "notebook")

@@ -440,7 +440,7 @@ def current_umask():
 )
 def test_a_bad_path_is_refused_before_the_page_is_made(tmp_path, monkeypatch, name, got):
     monkeypatch.setattr(
-        "pybridge.consistency.report._check_html.check_to_html", lambda report: 1 / 0
+        "pybridge.consistency.report._html_check.check_to_html", lambda report: 1 / 0
     )
     with pytest.raises(ArgumentValueError, match=f"Report.to_html: expected .*{got}"):
         kink_report().to_html(tmp_path / name)

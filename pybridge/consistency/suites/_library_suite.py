@@ -5,22 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..._backends import Backend
 from ..._errors import ArgumentValueError, BridgeError, explain
 from .._check import check
+from .._rendering import Rendered
 from ..findings import Report
 from ._library_cases import LIBRARIES, LibraryCase, library_cases, nnlib_cases
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 @dataclass(frozen=True)
-class LibraryResult:
+class LibraryResult(Rendered):
     """What was found in a library.
 
     Attributes:
@@ -41,30 +39,6 @@ class LibraryResult:
         """Whether a system is absent that was asked, or all of the library is."""
         rows = [system for report in self.reports.values() for system in report.systems]
         return not self.reports or not all(system.available for system in rows)
-
-    def print(self, console: Console, *, verbose: bool = False) -> None:
-        """Print the functions with findings, then those without, then those not asked."""
-        from ..report import print_library
-
-        print_library(self, console, verbose=verbose)
-
-    def to_json(self) -> str:
-        """Write all reports, by function, and what was not asked."""
-        from ..report import library_to_json
-
-        return library_to_json(self)
-
-    def to_markdown(self) -> str:
-        """Write a table of counts, then every finding."""
-        from ..report import library_to_markdown
-
-        return library_to_markdown(self)
-
-    def to_html(self) -> str:
-        """Write one page with the page of each function inside."""
-        from ..report import library_to_html
-
-        return library_to_html(self)
 
 
 def select_cases(library: str) -> Callable[[list[str] | None], Sequence[LibraryCase]]:

@@ -15,6 +15,7 @@ import numpy as np
 from ..._backends import Backend, load, row
 from ..._errors import BackendNotLoadedError, BridgeError, JuliaError, JuliaUnavailableError
 from ...finite import double_precision
+from .._rendering import Rendered
 from ._scenarios import Known, Scenario
 
 # From good to bad; the status of an answer is the worst of its modes.
@@ -84,7 +85,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Rendered):
     """All answers of one run.
 
     Attributes:
@@ -110,6 +111,11 @@ class Run:
     def ok(self) -> bool:
         """Whether every answer is right, a convention, or documented."""
         return not any(answer.status in BAD for answer in self.answers.values())
+
+    @property
+    def absent(self) -> bool:
+        """Whether a system is absent that was asked."""
+        return bool(self.counts()["absent"])
 
 
 def run_scenarios(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..._backends import Backend
 from ..._errors import ArgumentValueError, explain
 from ._library_suite import run_cases, select_cases
-from ._scenario_run import Run, run_scenarios
+from ._scenario_run import run_scenarios
 from ._scenarios import select_scenarios
 
 if TYPE_CHECKING:
@@ -67,47 +67,6 @@ class Suite:
     julia: bool = True
 
 
-@dataclass(frozen=True)
-class ScenarioResult:
-    """The answers to the scenarios."""
-
-    answers: Run
-
-    @property
-    def ok(self) -> bool:
-        """Whether every answer is right, a convention, or documented."""
-        return self.answers.ok
-
-    @property
-    def absent(self) -> bool:
-        """Whether a system is absent that was asked."""
-        return bool(self.answers.counts()["absent"])
-
-    def print(self, console: Console, *, verbose: bool = False) -> None:
-        """Print table, legend, explanations and summary."""
-        from ..report import print_report
-
-        print_report(self.answers, console, verbose=verbose)
-
-    def to_json(self) -> str:
-        """Write all answers."""
-        from ..report import to_json
-
-        return to_json(self.answers)
-
-    def to_markdown(self) -> str:
-        """Write a table with explanations below."""
-        from ..report import to_markdown
-
-        return to_markdown(self.answers)
-
-    def to_html(self) -> str:
-        """Write overview, heat map, and every scenario in full."""
-        from ..report import to_html
-
-        return to_html(self.answers)
-
-
 def _select_conventions(names: list[str] | None) -> Sequence[Any]:
     return select_scenarios(names, "conventions")
 
@@ -115,7 +74,7 @@ def _select_conventions(names: list[str] | None) -> Sequence[Any]:
 def _run_scenarios(
     cases: Sequence[Any], systems: Sequence[Backend], progress: Progress
 ) -> SuiteResult:
-    return ScenarioResult(run_scenarios(cases, systems, progress))
+    return run_scenarios(cases, systems, progress)
 
 
 def _library(library: str, *, julia: bool = False) -> Suite:

@@ -6,25 +6,13 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from .._rendering import renders
 from .._wording import join, sentence
 from ..findings import Finding, Report
-from ._check_words import (
-    BESIDE,
-    LOOKS,
-    MEANINGS,
-    SYMBOLS,
-    absences,
-    brief,
-    cell_text,
-    compared,
-    line,
-    measured,
-    place,
-    summary,
-    title,
-)
-from ._grid import Cell, cases, cell, modes, overview
-from ._scenario_terminal import STYLES
+from ._check_grid import Cell, cases, cell, modes, overview
+from ._check_texts import absences, cell_text, compared, line, measured, place, summary, title
+from ._numbers import brief
+from ._vocabulary import CHECK_CAPTION, IN_CHECK, STYLES
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -46,6 +34,7 @@ def print_check(report: Report, console: Console, *, verbose: bool = False) -> N
         console.print(part, highlight=False)
 
 
+@renders(Report, "terminal")
 def parts(report: Report, *, verbose: bool = False) -> Iterator[RenderableType]:
     """Yield what `print_check` prints, one thing a line or block."""
     yield _text(title(report), "bold")
@@ -68,6 +57,7 @@ def parts(report: Report, *, verbose: bool = False) -> Iterator[RenderableType]:
     yield _text(counted, "bold green" if report.ok else "bold red")
 
 
+@renders(Report, "text")
 def as_text(report: Report) -> str:
     """Write what `print_check` prints as plain text."""
     console = _plain_console()
@@ -75,6 +65,7 @@ def as_text(report: Report) -> str:
     return _taken(console)
 
 
+@renders(Report, "table")
 def as_table(report: Report) -> str:
     """Write the table of systems and modes as plain text."""
     console = _plain_console()
@@ -118,7 +109,7 @@ def _styled(found: Cell | None) -> Text:
 
 
 def _style(status: str) -> str:
-    return STYLES[LOOKS[status]]
+    return STYLES[IN_CHECK[status].look]
 
 
 def _legend(report: Report) -> Iterator[RenderableType]:
@@ -126,10 +117,13 @@ def _legend(report: Report) -> Iterator[RenderableType]:
     from rich.text import Text
 
     used = {found.status for found in overview(report).values()}
-    meanings = [(status, text) for status, text in MEANINGS.items() if status in used]
-    entries = [Text.assemble((SYMBOLS[s], _style(s)), f" {text}") for s, text in meanings]
+    entries = [
+        Text.assemble((status.symbol, STYLES[status.look]), f" {status.meaning}")
+        for name, status in IN_CHECK.items()
+        if name in used
+    ]
     yield Columns(entries, padding=(0, 3))
-    yield _text(BESIDE, "dim")
+    yield _text(CHECK_CAPTION, "dim")
 
 
 def finding_parts(finding: Finding) -> Iterator[RenderableType]:
@@ -137,7 +131,7 @@ def finding_parts(finding: Finding) -> Iterator[RenderableType]:
     from rich.padding import Padding
     from rich.text import Text
 
-    head = f"{SYMBOLS[finding.severity]} {finding.title}", _style(finding.severity)
+    head = f"{IN_CHECK[finding.severity].symbol} {finding.title}", _style(finding.severity)
     yield Text.assemble(head, (f" ({finding.kind})", "dim"))
     lines = [(place(finding), ""), (line(finding), "italic"), (measured(finding), "cyan")]
     for text, look in [*lines, (sentence(finding.advice), "")]:

@@ -1,30 +1,25 @@
-"""The report as one HTML page that needs no other file."""
+"""Suites as one HTML page that needs no other file."""
 
 from __future__ import annotations
 
 from html import escape
 
 from ..._backends import Backend
+from .._rendering import renders
 from .._wording import count, numbers, sentence
-from ..suites import STATUSES, Answer, ModeAnswer, Run, Scenario
-from ._page import page, prose, reasons_html
-from ._scenario_words import (
-    MEANINGS,
-    SYMBOLS,
-    absences,
-    cell,
-    describe,
-    expected,
-    groups,
-    link,
-    summary,
-    surprises,
-)
+from ..suites import STATUSES, Answer, LibraryResult, ModeAnswer, Run, Scenario
+from ._check_texts import summary as check_summary
+from ._html_check import check_to_html
+from ._html_page import legend_html, mark_html, page, prose, reasons_html
+from ._library_texts import asked_functions, not_asked, total
+from ._scenario_answers import absences, cell, describe, expected, groups, link, summary, surprises
+from ._vocabulary import IN_SUITES
 
 _TITLE = "What AD systems answer"
 _CELL_WIDTH = 16
 
 
+@renders(Run, "html")
 def to_html(run: Run) -> str:
     """Write a run as a page: overview, heat map, and every scenario in full.
 
@@ -80,13 +75,10 @@ def _system(run: Run, system: Backend) -> str:
 
 
 def _legend(run: Run) -> str:
-    items = "".join(
-        f'<li><span class="mark {status}">{SYMBOLS[status]}</span> {MEANINGS[status]}</li>'
-        for status in MEANINGS
-        if run.counts()[status]
-    )
+    counts = run.counts()
+    legend = legend_html(status for name, status in IN_SUITES.items() if counts[name])
     return (
-        f'<ul class="legend">{items}</ul>\n<p class="dim">Beside the symbol: the '
+        f'{legend}\n<p class="dim">Beside the symbol: the '
         "derivative that the system gives, or <code>f=</code> the value.</p>"
     )
 
@@ -118,7 +110,7 @@ def _cell(scenario: Scenario, answer: Answer) -> str:
         " ".join(filter(None, (f"{mode.mode}:", describe(scenario, mode), mode.reason)))
         for mode in answer.modes
     ]
-    hint = escape("\n".join([MEANINGS[answer.status], *told]))
+    hint = escape("\n".join([IN_SUITES[answer.status].meaning, *told]))
     text = escape(cell(scenario, answer, _CELL_WIDTH))
     return f'<td class="{answer.status}" title="{hint}">{text}</td>'
 
@@ -164,14 +156,14 @@ def _arguments(scenario: Scenario) -> str:
 
 def _answer_rows(scenario: Scenario, answer: Answer) -> str:
     if not answer.modes:
-        mark = f'<span class="mark absent">{SYMBOLS["absent"]}</span>'
+        mark = mark_html(IN_SUITES["absent"])
         return f"<tr><th>{mark} {answer.system}</th><td>absent</td><td></td></tr>\n"
     modes = answer.modes
     same = len(modes) > 1 and len({_said(scenario, mode) for mode in modes}) == 1
     rows = []
     for mode in modes[:1] if same else modes:
         name = answer.system if same or len(modes) == 1 else f"{answer.system}, {mode.mode}"
-        mark = f'<span class="mark {mode.status}">{SYMBOLS[mode.status]}</span>'
+        mark = mark_html(IN_SUITES[mode.status])
         rows.append(
             f'<tr><th>{mark} {name}</th><td class="answer">'
             f"{escape(describe(scenario, mode))}</td>"
@@ -182,3 +174,18 @@ def _answer_rows(scenario: Scenario, answer: Answer) -> str:
 
 def _said(scenario: Scenario, mode: ModeAnswer) -> tuple[str, ...]:
     return mode.status, describe(scenario, mode), mode.reason
+
+
+@renders(LibraryResult, "html")
+def library_to_html(result: LibraryResult) -> str:
+    """Write one page with the page of each function inside."""
+    frames = [
+        f"<details><summary>{escape(name)}: {check_summary(report)}</summary>"
+        f'<iframe sandbox srcdoc="{escape(check_to_html(report), quote=True)}" '
+        'style="width: 100%; height: 80vh; border: 0"></iframe></details>'
+        for name, report in asked_functions(result, verbose=True)
+    ]
+    texts = (*not_asked(result), total(result))
+    body = [f"<h1>{escape(total(result))}</h1>", *frames]
+    body += [f"<p>{escape(text)}</p>" for text in texts]
+    return page("What was found", "\n".join(body))

@@ -1,39 +1,24 @@
-"""The report on the terminal."""
+"""Suites and the table of layers on the terminal."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..._backends import Backend
+from .._rendering import renders
 from .._wording import join, numbers
-from ..suites import Run
-from ._scenario_words import (
-    BESIDE,
-    MEANINGS,
-    SYMBOLS,
-    absences,
-    cell,
-    describe,
-    expected,
-    groups,
-    notes,
-    summary,
-    surprises,
-)
+from ..suites import LibraryResult, Run
+from ._check_texts import summary as check_summary
+from ._layer_answers import LayerRow, layer_cell, layer_summary, layers_ok, reasons
+from ._library_texts import asked_functions, not_asked, total, without_findings
+from ._scenario_answers import absences, cell, describe, expected, groups, notes, summary, surprises
+from ._terminal_check import finding_parts
+from ._vocabulary import IN_SUITES, LAYER_CAPTION, STYLES, SUITE_CAPTION
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
-
-# The terminal's own colours, so that its theme decides how they look.
-STYLES = {
-    "right": "green",
-    "convention": "cyan",
-    "known": "yellow",
-    "unsupported": "magenta",
-    "absent": "dim",
-    "wrong": "bold red",
-    "error": "bold red",
-}
 
 # From this width on there is room for the scenarios' titles.
 _WIDE = 130
@@ -41,6 +26,7 @@ _TITLE_WIDTH = 48
 _CELL_WIDTH = 16
 
 
+@renders(Run, "terminal")
 def print_report(run: Run, console: Console, *, verbose: bool = False) -> None:
     """Print table, legend, explanations and summary.
 
@@ -97,11 +83,11 @@ def _table(run: Run, width: int) -> Table:
 def _legend(run: Run) -> str:
     counts = run.counts()
     parts = [
-        f"[{STYLES[status]}]{SYMBOLS[status]}[/] {MEANINGS[status]}"
-        for status in MEANINGS
-        if counts[status]
+        f"[{STYLES[status.look]}]{status.symbol}[/] {status.meaning}"
+        for name, status in IN_SUITES.items()
+        if counts[name]
     ]
-    return "   ".join(parts) + f"\n[dim]{BESIDE}[/]"
+    return "   ".join(parts) + f"\n[dim]{SUITE_CAPTION}[/]"
 
 
 def _print_notes(run: Run, console: Console) -> None:
@@ -153,7 +139,7 @@ def _marked(rows: list[tuple[str, str]]) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for status, text in rows:
-        table.add_row(f"  [{STYLES[status]}]{SYMBOLS[status]}[/]", text)
+        table.add_row(f"  [{STYLES[status]}]{IN_SUITES[status].symbol}[/]", text)
     return table
 
 
@@ -162,3 +148,39 @@ def _plain(text: str) -> str:
     from rich.markup import escape
 
     return escape(text)
+
+
+@renders(LibraryResult, "terminal")
+def print_library(result: LibraryResult, console: Console, *, verbose: bool = False) -> None:
+    """Print the functions with findings, then those without, then those not asked."""
+    for name, report in asked_functions(result, verbose):
+        console.print(f"[bold]{name}[/]  [dim]{check_summary(report)}[/]", highlight=False)
+        for finding in report.findings:
+            console.print(*finding_parts(finding), sep="\n", highlight=False)
+    console.print(
+        without_findings(result), *not_asked(result), total(result), sep="\n", markup=False
+    )
+
+
+def print_layers(rows: Sequence[LayerRow], systems: Sequence[Backend], console: Console) -> None:
+    """Print table, legend, reasons and summary on a terminal."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False, header_style="bold")
+    table.add_column("layer", no_wrap=True)
+    table.add_column("dtype", no_wrap=True)
+    for system in systems:
+        table.add_column(f"{system.name}\n[dim not bold]{system.version or 'absent'}[/]")
+    for case, dtype, answers in rows:
+        cells = [
+            f"[{STYLES[answer.status]}]{escape(layer_cell(answer))}[/]"
+            for answer in answers.values()
+        ]
+        table.add_row(escape(case.title), dtype, *cells)
+    console.print(table, "", f"[dim]{LAYER_CAPTION}[/]", sep="\n", highlight=False)
+    for line in reasons(rows):
+        console.print(escape(line), highlight=False)
+    style = "bold green" if layers_ok(rows) else "bold red"
+    console.print(f"[{style}]{layer_summary(rows)}[/]", highlight=False)

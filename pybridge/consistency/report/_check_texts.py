@@ -1,59 +1,14 @@
-"""What `pb.check` found put into words and symbols, the same on every kind of report."""
+"""What `pb.check` found in words, the same on every kind of report."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from .._wording import as_array, count, join, numbers, reasons_of
+from .._wording import count, join, reasons_of
 from ..findings import SEVERITIES, Finding, Report
-from ._grid import Cell, modes
-
-SYMBOLS = {
-    "right": "✓",
-    "reference": "○",
-    "apart": "~",
-    "note": "≈",
-    "warning": "△",
-    "error": "✘",
-    "unsupported": "/",
-    "failed": "!",
-    "absent": "·",
-}
-
-MEANINGS = {
-    "right": "agrees",
-    "reference": "the reference",
-    "apart": "differs, see elsewhere",
-    "note": "a choice, no error",
-    "warning": "may surprise",
-    "error": "wrong",
-    "unsupported": "unsupported",
-    "failed": "an exception",
-    "absent": "absent",
-}
-
-# Each looks like that status of the scenarios: on the terminal and in the style sheet.
-LOOKS = {
-    "right": "right",
-    "reference": "absent",
-    "apart": "known",
-    "note": "convention",
-    "warning": "known",
-    "error": "wrong",
-    "unsupported": "unsupported",
-    "failed": "error",
-    "absent": "absent",
-}
-
-BESIDE = (
-    "Beside the symbol: the largest difference from the reference, relative to 1 + its size. "
-    "Value: the value under differentiation."
-)
+from ._check_grid import Cell, modes
+from ._numbers import brief, size
+from ._vocabulary import IN_CHECK
 
 _LONGEST_NAME = 60
-_LONGEST_ARRAY = 8
 
 
 def title(report: Report) -> str:
@@ -99,12 +54,7 @@ def cell_text(cell: Cell | None) -> str:
         detail = size(cell.deviation)
     elif cell.error is not None and cell.status == "failed":
         detail = cell.error.split(":")[0]
-    return f"{SYMBOLS[cell.status]} {detail}".rstrip()
-
-
-def size(deviation: float) -> str:
-    """Write a deviation with two digits: `2.2e-16`, `0.5`, `nan`."""
-    return f"{deviation:.2g}"
+    return f"{IN_CHECK[cell.status].symbol} {detail}".rstrip()
 
 
 def place(finding: Finding) -> str:
@@ -135,28 +85,3 @@ def line(finding: Finding) -> str:
 def measured(finding: Finding) -> str:
     """Write the numbers of a finding: `jax 1, finite 2`."""
     return ", ".join(f"{name} {brief(value)}" for name, value in finding.numbers.items())
-
-
-def brief(value: Any) -> str:
-    """Write a value in little room: numbers with four digits, of long arrays the shape."""
-    if value is None or isinstance(value, bool | np.bool_ | str):
-        return str(value)
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {brief(part)}" for key, part in value.items()) + "}"
-    if isinstance(value, tuple | list):
-        if len(value) > _LONGEST_ARRAY:
-            return f"{count(len(value), 'element')}: ({brief(value[0])}, ...)"
-        inside = ", ".join(map(brief, value))
-        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
-    array = as_array(value)
-    if array is None:
-        return repr(value)
-    if array.size > _LONGEST_ARRAY:
-        return f"shape {array.shape}, {brief(array.ravel()[0])} ... {brief(array.ravel()[-1])}"
-    if array.ndim:
-        return "[" + ", ".join(map(brief, array)) + "]"
-    if array.dtype.kind in "biu":
-        return str(array[()])
-    if array.dtype.kind == "c":
-        return f"{array[()]:.4g}"
-    return numbers(array)

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
 from html import escape
 from itertools import count, groupby
+from pathlib import Path
 
+from .._rendering import renders
 from .._wording import sentence
 from ..findings import KINDS, Finding, Report, SlopeCurve
-from ._check_words import (
-    BESIDE,
-    LOOKS,
-    MEANINGS,
-    SYMBOLS,
-    absences,
-    brief,
-    cell_text,
-    compared,
-    line,
-    place,
-    summary,
-    title,
-)
-from ._grid import Case, Cell, cases, cell
-from ._kink_drawing import curve_html
-from ._page import page, prose, reasons_html
+from ._check_grid import Case, Cell, cases, cell
+from ._check_texts import absences, cell_text, compared, line, place, summary, title
+from ._html_kinks import curve_html
+from ._html_page import legend_html, mark_html, page, prose, reasons_html, writable, write
+from ._numbers import brief
+from ._vocabulary import CHECK_CAPTION, IN_CHECK
 
 # From these deviations on a cell is coloured more strongly.
 _HEAT = (1e-9, 1e-6, 1e-3, 1e-1)
@@ -33,6 +25,7 @@ _HEAT = (1e-9, 1e-6, 1e-3, 1e-1)
 _LONG = 40
 
 
+@renders(Report, "html")
 def check_to_html(report: Report) -> str:
     """Write a report as a page: heat map, findings with curves, points and programs.
 
@@ -59,6 +52,7 @@ def check_to_html(report: Report) -> str:
     return page(heading, body, ("report.css", "check.css"))
 
 
+@renders(Report, "notebook")
 def notebook(report: Report) -> str:
     """Write the page for a notebook: in a frame, so that its style stays inside."""
     inside = escape(check_to_html(report), quote=True)
@@ -101,16 +95,12 @@ def _heat_map(report: Report) -> list[str]:
                 f"{''.join(_cell(report, found) for found in own)}</tr>"
             )
     used = {found.status for found in cells.values() if found is not None}
-    legend = "".join(
-        f'<li><span class="mark {LOOKS[status]}">{SYMBOLS[status]}</span> {meaning}</li>'
-        for status, meaning in MEANINGS.items()
-        if status in used
-    )
+    legend = legend_html(status for name, status in IN_CHECK.items() if name in used)
     body = "\n".join(lines)
     return [
         "<h2>Disagreement</h2>",
-        f'<ul class="legend">{legend}</ul>',
-        f'<p class="dim">{BESIDE} The stronger the colour, the larger the difference.</p>',
+        legend,
+        f'<p class="dim">{CHECK_CAPTION} The stronger the colour, the larger the difference.</p>',
         f'<div class="scroll"><table class="heat check">\n<thead><tr><td></td>{head}</tr></thead>\n'
         f"<tbody>\n{body}\n</tbody></table></div>",
     ]
@@ -128,13 +118,13 @@ def _label(case: Case) -> str:
 def _cell(report: Report, found: Cell | None) -> str:
     if found is None:
         return '<td class="none"></td>'
-    told = [MEANINGS[found.status], found.error or ""]
+    told = [IN_CHECK[found.status].meaning, found.error or ""]
     told += [report.findings[number].title for number in found.findings]
     hint = escape("\n".join(filter(None, told)))
     text = escape(cell_text(found))
     if found.findings:
         text = f'<a href="#finding-{found.findings[0] + 1}">{text}</a>'
-    looks = f"{LOOKS[found.status]} heat-{_heat(found)}"
+    looks = f"{IN_CHECK[found.status].look} heat-{_heat(found)}"
     return f'<td class="{looks}" title="{hint}">{text}</td>'
 
 
@@ -149,8 +139,7 @@ def _heat(found: Cell) -> int:
 
 def _finding(number: int, finding: Finding, curve: SlopeCurve | None) -> str:
     parts = [
-        f'<header><h3><span class="mark {LOOKS[finding.severity]}">{SYMBOLS[finding.severity]}'
-        f"</span> {prose(finding.title)}</h3> "
+        f"<header><h3>{mark_html(IN_CHECK[finding.severity])} {prose(finding.title)}</h3> "
         f'<small title="{escape(KINDS.get(finding.kind, ""))}">{escape(finding.severity)}, '
         f"{escape(finding.kind)}</small></header>",
         f"<p>{escape(place(finding))}</p>",
@@ -211,3 +200,11 @@ def _points(report: Report) -> list[str]:
         for probe in report.probes
     )
     return ["<h2>Points</h2>", f'<table class="answers points"><tbody>\n{rows}</tbody></table>']
+
+
+@renders(Report, "page")
+def write_page(report: Report, path: str | os.PathLike[str]) -> Path:
+    """Write a report to a file, which is replaced as a whole or not at all."""
+    found = writable(path, "Report.to_html")
+    write(found, check_to_html(report))
+    return found

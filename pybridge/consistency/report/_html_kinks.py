@@ -10,7 +10,7 @@ import numpy as np
 
 from .._wording import join
 from ..findings import SlopeCurve
-from ._check_words import size
+from ._numbers import size
 
 Scale = Callable[[float], float]
 

@@ -1,4 +1,4 @@
-"""Answers put into words and symbols, the same on every kind of report."""
+"""Answers to scenarios in words and symbols, the same on every kind of report."""
 
 from __future__ import annotations
 
@@ -9,28 +9,7 @@ import numpy as np
 
 from .._wording import numbers, reasons_of, sentence
 from ..suites import BAD, STATUSES, Answer, ModeAnswer, Run, Scenario
-
-SYMBOLS = {
-    "right": "✓",
-    "convention": "≈",
-    "known": "✗",
-    "unsupported": "/",
-    "absent": "·",
-    "wrong": "✘",
-    "error": "!",
-}
-
-MEANINGS = {
-    "right": "right",
-    "convention": "a convention, no error",
-    "known": "fails, as documented",
-    "unsupported": "refuses, as documented",
-    "wrong": "wrong",
-    "error": "failed with an exception",
-    "absent": "the system is absent",
-}
-
-BESIDE = "Beside the symbol: the derivative that the system gives, or f= the value."
+from ._vocabulary import IN_SUITES
 
 # For one and for several; the last two are counted only where there are any.
 _COUNTED = {
@@ -89,7 +68,7 @@ def differs(answer: Answer) -> bool:
 
 def cell(scenario: Scenario, answer: Answer, width: int = 12) -> str:
     """Write an answer in the space of a table cell: the symbol and what is special."""
-    symbol = SYMBOLS[answer.status]
+    symbol = IN_SUITES[answer.status].symbol
     if answer.status in ("right", "absent"):
         return symbol
     mode = next(mode for mode in answer.modes if mode.status == answer.status)

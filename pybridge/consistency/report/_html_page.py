@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..._errors import ArgumentValueError, explain
 from .._wording import join
+from ._vocabulary import Status
 
 
 def page(title: str, body: str, styles: Sequence[str] = ("report.css",)) -> str:
@@ -43,6 +44,17 @@ def page(title: str, body: str, styles: Sequence[str] = ("report.css",)) -> str:
 def prose(text: str) -> str:
     """Escape text, with code in backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def mark_html(status: Status) -> str:
+    """Write the symbol of a status in its colour."""
+    return f'<span class="mark {status.look}">{status.symbol}</span>'
+
+
+def legend_html(statuses: Iterable[Status]) -> str:
+    """Say what symbols mean."""
+    items = "".join(f"<li>{mark_html(status)} {status.meaning}</li>" for status in statuses)
+    return f'<ul class="legend">{items}</ul>'
 
 
 def reasons_html(absences: Iterable[tuple[list[str], str]]) -> list[str]:
