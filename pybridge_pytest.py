@@ -86,7 +86,7 @@ def ad_system(request: pytest.FixtureRequest) -> str:
     if wrong := _what_is_wrong_with([name]):
         pytest.fail(f"ad_system: {wrong}", pytrace=False)
     from pybridge._backends import row
-    from pybridge.consistency._present import why_absent
+    from pybridge.consistency.testing import why_absent
 
     reason = why_absent(name)
     if reason is not None:
@@ -102,7 +102,7 @@ def assert_consistent(request: pytest.FixtureRequest) -> Callable[..., Any]:
     option `--ad-systems` leaves out. Findings go to the report of `--junit-xml` as properties.
     Where no system is left to compare, the test is skipped.
     """
-    from pybridge.consistency._assert import assert_in_test
+    from pybridge.consistency.testing import assert_in_test
 
     option = tuple(name for name in _all_names() if _is_chosen(name, request.config))
     settings = {

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pybridge.consistency._check import _backends, _Run
-from pybridge.consistency._point import Allowed
-from pybridge.consistency._subject import Subject
+from pybridge.consistency._check import backends_for
+from pybridge.consistency._check_run import CheckRun
+from pybridge.consistency.subject import Allowed, Subject
 
 INPUTS = 1000
 
@@ -52,8 +52,8 @@ def main() -> None:
             calls.append(time.perf_counter() - start)
         one = float(np.median(calls))
         start = time.perf_counter()
-        rows = _backends(f, ("jax",))
-        checker = _Run(Subject(f, (x,)), rows, 0, lambda text: None, True, Allowed())
+        rows = backends_for(f, ("jax",))
+        checker = CheckRun(Subject(f, (x,)), rows, 0, lambda text: None, True, Allowed())
         checker.report(("given",))
         first = time.perf_counter() - start
         again = []

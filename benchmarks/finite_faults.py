@@ -64,8 +64,8 @@ class Outcome:
 
 def one(which: str, seed: int, number: int):
     """Make a program and check it."""
-    from pybridge._sampling import double_precision
-    from pybridge.consistency._check import check
+    from pybridge.consistency import check
+    from pybridge.finite import double_precision
 
     start = time.perf_counter()
     with double_precision():

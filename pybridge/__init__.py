@@ -39,12 +39,12 @@ from .transforms import vjp as vjp
 
 if _typing.TYPE_CHECKING:
     from . import nn as nn
-    from .consistency._assert import assert_consistent as assert_consistent
-    from .consistency._check import check as check
-    from .consistency._findings import Finding as Finding
-    from .consistency._findings import Report as Report
-    from .consistency._nan import explain_nan as explain_nan
-    from .consistency._nan_explanation import NaNExplanation as NaNExplanation
+    from .consistency import check as check
+    from .consistency.findings import Finding as Finding
+    from .consistency.findings import Report as Report
+    from .consistency.nan import NaNExplanation as NaNExplanation
+    from .consistency.nan import explain_nan as explain_nan
+    from .consistency.testing import assert_consistent as assert_consistent
     from .interop._flux_model import FluxModel as FluxModel
     from .interop._flux_model import flux as flux
     from .lowering import Lowered as Lowered
@@ -54,14 +54,14 @@ if _typing.TYPE_CHECKING:
 # Imported on first use: those who bring no layers need not wait for them.
 _LATER = {
     "nn": "nn",
-    "Finding": "consistency._findings",
+    "Finding": "consistency",
     "FluxModel": "interop._flux_model",
     "Lowered": "lowering",
-    "NaNExplanation": "consistency._nan_explanation",
-    "Report": "consistency._findings",
-    "assert_consistent": "consistency._assert",
-    "check": "consistency._check",
-    "explain_nan": "consistency._nan",
+    "NaNExplanation": "consistency",
+    "Report": "consistency",
+    "assert_consistent": "consistency",
+    "check": "consistency",
+    "explain_nan": "consistency",
     "flux": "interop._flux_model",
     "lower": "lowering",
     "strong_zero": "primitives._strong_zero",

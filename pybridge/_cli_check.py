@@ -113,7 +113,7 @@ def _check(options: argparse.Namespace) -> int:
         fix = "Name the function before them: pybridge check mymodule:f --args 1.0"
         _refuse(options, "without a TARGET", allowed, fix)
     if options.html is not None:
-        from .consistency._page import writable
+        from .consistency.report import writable
 
         options.html = writable(options.html, "pybridge check --html")
     if options.target is not None:
@@ -138,7 +138,7 @@ def _refuse(options: argparse.Namespace, where: str, allowed: Sequence[str], fix
 
 def _named(options: Sequence[str]) -> str:
     """Write `--backend and --markdown`."""
-    from .consistency._words import join
+    from .consistency._wording import join
 
     return join([f"--{name}" for name in options])
 
@@ -155,7 +155,7 @@ def _check_target(options: argparse.Namespace) -> int:
     names = options.backend or (NAMES if isinstance(function, JuliaFunction) else ())
     _prepared(names, progress)
 
-    from .consistency._check import check
+    from .consistency import check
 
     probes = tuple(options.probe or ("given",))
     given = {name: getattr(options, name) for name in ("rtol", "atol")}
@@ -200,8 +200,7 @@ def _tell_page(out: Console, options: argparse.Namespace) -> None:
 
 
 def _check_suites(options: argparse.Namespace) -> int:
-    from .consistency._beside import run_suites
-    from .consistency._suites import SUITES, suite
+    from .consistency.suites import SUITES, run_suites, suite
 
     if options.suite == "" and options.list:
         _list([(name, entry.title) for name, entry in SUITES.items()])
@@ -227,7 +226,7 @@ def _check_suites(options: argparse.Namespace) -> int:
 
 def _show_suites(results: dict[str, Any], options: argparse.Namespace) -> None:
     """Print the results; with several suites each under its name."""
-    from .consistency._page import write
+    from .consistency.report import write
 
     several = len(results) > 1
     if options.html is not None:

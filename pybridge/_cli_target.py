@@ -81,7 +81,7 @@ def read_arguments(f: Callable[..., Any], texts: Sequence[str]) -> tuple[Any, ..
         ArgumentValueError: an expression cannot be evaluated, or the function takes more or
             fewer arguments.
     """
-    from ._finite import double_precision
+    from .finite import double_precision
 
     with double_precision():
         arguments = tuple(_evaluate(text) for text in texts)

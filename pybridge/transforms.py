@@ -13,7 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import _backends, _finite
+from . import _backends
+from . import finite as _finite
 from ._errors import ArgumentTypeError, ArgumentValueError, UnsupportedModeError, explain
 from .interop import JuliaFunction
 

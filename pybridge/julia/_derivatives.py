@@ -18,7 +18,7 @@ from .._errors import (
     UnsupportedModeError,
     explain,
 )
-from .._sampling import double_precision
+from ..finite import double_precision
 from ..interop._from_julia import JuliaFunction
 from ..primitives._nondifferentiable import holds_nondifferentiable, plain
 from ._functions import PullbackHandle, Result, public

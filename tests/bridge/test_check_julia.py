@@ -7,8 +7,7 @@ import pytest
 from quick import by_day
 
 import pybridge as pb
-from pybridge.consistency import load_scenarios
-from pybridge.consistency._check import check
+from pybridge.consistency import check, load_scenarios
 
 SCENARIOS = {scenario.name: scenario for scenario in load_scenarios()}
 

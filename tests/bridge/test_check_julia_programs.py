@@ -5,7 +5,7 @@ from julia_programs import KNOWN, right, wrong
 from quick import by_day
 
 import pybridge as pb
-from pybridge.consistency._check import check
+from pybridge.consistency import check
 
 RIGHT = {name: (source, args) for name, source, *args in right()}
 WRONG = {name: rest for name, *rest in wrong()}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pybridge as pb
-from pybridge._sampling import double_precision
+from pybridge.finite import double_precision
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "findings.md"
 BLOCK = re.search(r"```julia\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]

@@ -13,7 +13,7 @@ import pytest
 import pybridge as pb
 from pybridge import nn
 from pybridge.consistency import compare, load_layers, prepare
-from pybridge.consistency._layers import plain_dicts
+from pybridge.consistency.suites import plain_dicts
 
 CASES = load_layers()
 # tests/julia/nn_systems.jl has every layer under every system, against finite differences.

@@ -12,7 +12,7 @@ from lowering_cases_linalg import SMOOTH, VALUES
 from test_lowered_primitives import arrays, compare, lowered_cases, together, weighted
 
 import pybridge as pb
-from pybridge._sampling import double_precision
+from pybridge.finite import double_precision
 from pybridge.lowering import lower
 
 # Float32 matrices whose condition is up to a few hundred.

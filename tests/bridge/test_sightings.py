@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import pybridge as pb
-from pybridge.consistency._check import check
-from pybridge.consistency._in_julia import _unused_name
+from pybridge.consistency import check
+from pybridge.consistency.detectors._julia_functions import _unused_name
 from pybridge.julia._observation import observe
 
 X = np.array([0.3, 1.0])

@@ -3,7 +3,7 @@ using TOML: TOML
 # The table that `pybridge check` runs, asked without Python in between: where no answer is
 # documented as another one, each system gives the expected one.
 @testset "scenarios" begin
-    table = TOML.parsefile(joinpath(ROOT, "pybridge", "consistency", "scenarios.toml"))
+    table = TOML.parsefile(joinpath(ROOT, "pybridge", "consistency", "suites", "scenarios.toml"))
 
     # A nested list is an array, row by row, as in Python.
     array(x) = x

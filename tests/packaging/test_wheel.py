@@ -55,7 +55,7 @@ def test_the_wheel_carries_both_languages(wheel):
         "pybridge_pytest.py",
         "pybridge/py.typed",
         "pybridge/juliapkg.json",
-        "pybridge/consistency/scenarios.toml",
+        "pybridge/consistency/suites/scenarios.toml",
         "pybridge/julia_src/Project.toml",
         "pybridge/julia_src/environments.toml",
         "pybridge/julia_src/start.jl",

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import pybridge as pb
 from pybridge._backends import NAMES, row
-from pybridge.consistency import Allow, ConsistencyError, _assert, assert_consistent
-from pybridge.consistency._allow import judge, read_gaps
-from pybridge.consistency._findings import KINDS, SEVERITIES, Finding, Report
+from pybridge.consistency import Allow, ConsistencyError, assert_consistent
+from pybridge.consistency.findings import KINDS, SEVERITIES, Finding, Report
+from pybridge.consistency.testing import _assert, judge, read_gaps
 from pybridge.jaxprs import Location
 
 

@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from pybridge._sampling import double_precision
+from pybridge.finite import double_precision
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 

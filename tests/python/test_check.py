@@ -10,10 +10,10 @@ from quick import by_day
 
 import pybridge as pb
 from pybridge._errors import ArgumentTypeError, ArgumentValueError, UnknownBackendError
-from pybridge._sampling import double_precision
-from pybridge.consistency._check import check
-from pybridge.consistency._findings import KINDS, SEVERITIES
-from pybridge.consistency._narrow import coarsest
+from pybridge.consistency import check
+from pybridge.consistency.findings import KINDS, SEVERITIES
+from pybridge.consistency.subject import coarsest
+from pybridge.finite import double_precision
 
 _UNARY = (jnp.sin, jnp.tanh, jnp.exp, lambda x: x**3, lambda x: 1 / (1 + x**2), jnp.arctan)
 

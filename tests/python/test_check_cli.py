@@ -13,10 +13,11 @@ import pytest
 from check_reports import YOTA, clean_report, kink_report
 from html_pages import parse
 
-import pybridge.consistency._suites as suites
+import pybridge.consistency as consistency
 from pybridge._cli_target import load_target, read_arguments
 from pybridge._errors import ArgumentTypeError, ArgumentValueError
 from pybridge.cli import main
+from pybridge.consistency.suites import SUITES, Suite
 
 SOURCE = """
 import jax.numpy as jnp
@@ -60,8 +61,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def checker(monkeypatch):
     """Put a checker in place that notes its call and returns `.report`."""
-    fake = types.ModuleType("pybridge.consistency._check")
-    fake.report, fake.calls = clean_report(), []
+    fake = types.SimpleNamespace(report=clean_report(), calls=[])
 
     def check(f, *args, **options):
         options.pop("progress")("1/2")
@@ -69,8 +69,7 @@ def checker(monkeypatch):
         fake.calls.append((f, args, options))
         return fake.report
 
-    fake.check = check
-    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    monkeypatch.setattr(consistency, "check", check)
     return fake
 
 
@@ -365,8 +364,10 @@ def suite(monkeypatch):
         progress("1/2 one")
         return Answered(cases, systems, **outcome)
 
-    table = {name: suites.Suite(f"{name} cases", select, run) for name in ("small", "other")}
-    monkeypatch.setattr(suites, "SUITES", table)
+    for name in list(SUITES):
+        monkeypatch.delitem(SUITES, name)
+    for name in ("small", "other"):
+        monkeypatch.setitem(SUITES, name, Suite(f"{name} cases", select, run))
     return outcome
 
 

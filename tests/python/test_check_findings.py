@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pybridge as pb
-from pybridge.consistency._check import check
+from pybridge.consistency import check
 
 
 def only(report, kind):
@@ -362,7 +362,7 @@ def test_two_kinks_in_one_argument_have_two_lines():
 
 
 def test_the_drawing_of_a_kink_is_that_of_its_own_point():
-    from pybridge.consistency._check_html import _curve_of
+    from pybridge.consistency.report._html_check import _curve_of
 
     report = check(lambda x: jnp.sum(jnp.abs(x)), np.array([0.0, 1.0]), probes=("zeros",))
     found = [(k.probe, _curve_of(report, k).probe) for k in report.of_kind("kink")]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from pybridge.consistency._check import check
+from pybridge.consistency import check
 
 X = np.array([0.3, 1.7, -0.6])
 

@@ -11,9 +11,8 @@ from jax import export, lax
 
 import pybridge as pb
 from pybridge import nn
-from pybridge.consistency import _check as check_module
-from pybridge.consistency._check import check
-from pybridge.consistency._probes import first_lines
+from pybridge.consistency import _check_run, check
+from pybridge.consistency.subject import first_lines
 from pybridge.primitives._detection import listen
 
 
@@ -87,7 +86,7 @@ def test_the_seed_chooses_the_directions_of_many_inputs(monkeypatch):
         seen.append(first_lines(xs, rng))
         return seen[-1]
 
-    monkeypatch.setattr(check_module, "first_lines", record)
+    monkeypatch.setattr(_check_run, "first_lines", record)
     for seed in (0, 0, 1):
         assert check(jnp.sum, np.linspace(0, 1, 50), backends=["jax"], seed=seed).ok
     first, again, other = (lines[0].vs[0] for lines in seen)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import pybridge as pb
-from pybridge.consistency._ask import is_unsupported
-from pybridge.consistency._check import check
+from pybridge.consistency import check
+from pybridge.consistency.subject import is_unsupported
 
 
 def truncated(x):
@@ -95,7 +95,7 @@ def test_a_key_among_the_arguments_is_no_error():
 
 def test_finite_differences_take_keys():
     key = jax.random.key(0)
-    with pb._sampling.double_precision():
+    with pb.finite.double_precision():
         expected = jax.grad(noisy)(jnp.ones(3), key)
         found = pb.grad(noisy, backend="finite")(jnp.ones(3), key)
     np.testing.assert_allclose(found, expected, rtol=1e-8)

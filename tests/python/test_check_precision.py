@@ -7,9 +7,9 @@ import pytest
 from jax.scipy import stats
 
 import pybridge as pb
-from pybridge._sampling import double_precision
-from pybridge.consistency import _rounding as rounding
-from pybridge.consistency._check import check
+from pybridge.consistency import check
+from pybridge.consistency.detectors.precision import _rounding as rounding
+from pybridge.finite import double_precision
 
 F32, F16, BF16 = jnp.float32, jnp.float16, jnp.bfloat16
 HILBERT = np.array([[1 / (i + j + 1) for i in range(4)] for j in range(4)], np.float32)

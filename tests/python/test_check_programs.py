@@ -9,7 +9,7 @@ from programs_right import programs as right
 from programs_wrong import NOT_FOUND
 from programs_wrong import programs as wrong
 
-from pybridge.consistency._check import check
+from pybridge.consistency import check
 
 EVERY = 8
 # As programs run elsewhere, not as this project's own tests do.

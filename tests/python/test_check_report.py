@@ -32,9 +32,7 @@ from pybridge.consistency import (
     check_to_html,
     print_check,
 )
-from pybridge.consistency._cells import Case, cases, cell, overview
-from pybridge.consistency._check_words import brief
-from pybridge.consistency._curve import curve_html
+from pybridge.consistency.report import Case, brief, cases, cell, curve_html, overview
 
 REPORTS = {
     "kink": kink_report(),
@@ -441,7 +439,9 @@ def current_umask():
     ("name", "got"), [("missing/page.html", "there is no folder"), ("", "the folder")]
 )
 def test_a_bad_path_is_refused_before_the_page_is_made(tmp_path, monkeypatch, name, got):
-    monkeypatch.setattr("pybridge.consistency._check_html.check_to_html", lambda report: 1 / 0)
+    monkeypatch.setattr(
+        "pybridge.consistency.report._html_check.check_to_html", lambda report: 1 / 0
+    )
     with pytest.raises(ArgumentValueError, match=f"Report.to_html: expected .*{got}"):
         kink_report().to_html(tmp_path / name)
     assert os.listdir(tmp_path) == []

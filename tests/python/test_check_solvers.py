@@ -10,9 +10,8 @@ from jax.scipy.sparse.linalg import bicgstab, cg
 from quick import by_day
 
 from pybridge import ArgumentValueError
-from pybridge.consistency import ConsistencyError, assert_consistent
-from pybridge.consistency._check import check
-from pybridge.consistency._iterations import run_on
+from pybridge.consistency import ConsistencyError, assert_consistent, check
+from pybridge.consistency.subject import run_on
 
 
 def fixed_point(a, tolerance=1e-5, factor=1.0):

@@ -12,8 +12,6 @@ import pytest
 from html_pages import parse
 from rich.console import Console
 
-import pybridge.consistency as consistency
-import pybridge.consistency._runner as runner
 from pybridge._backends import Backend
 from pybridge._errors import JuliaUnavailableError
 from pybridge.cli import main
@@ -28,6 +26,8 @@ from pybridge.consistency import (
     to_json,
     to_markdown,
 )
+from pybridge.consistency.suites import _scenario_run as runner
+from pybridge.consistency.suites import _suites as suites
 
 REASON = "Julia could not be started.\nWhat helps:\n  - install [it]"
 
@@ -48,7 +48,7 @@ def no_julia(monkeypatch):
 def wrong_table(monkeypatch):
     (scenario,) = select_scenarios(["sqrt-zero"])
     wrong = replace(scenario, derivative=np.asarray(1.0))
-    monkeypatch.setattr(consistency, "select_scenarios", lambda names: (wrong,))
+    monkeypatch.setattr(suites, "select_scenarios", lambda names: (wrong,))
 
 
 @pytest.fixture

@@ -19,8 +19,7 @@ from jax import lax
 from quick import examples
 
 from pybridge._errors import ArgumentTypeError, ArgumentValueError
-from pybridge.consistency import _nan_tape
-from pybridge.consistency._nan import explain_nan, find_non_finite
+from pybridge.consistency.nan import _tape, explain_nan
 
 
 def line_of(function, text):
@@ -547,12 +546,6 @@ def test_nothing_is_said_where_all_is_finite(f, x):
     assert why.ok
     assert why.origin is None
     assert str(why).startswith("No NaN")
-    assert find_non_finite(f, (x,)) is None
-
-
-def test_find_non_finite_gives_the_explanation():
-    why = find_non_finite(logarithm, (jnp.array([0.0]),))
-    assert why.origin.operation.primitive == "log"
 
 
 def test_arguments_are_refused_before_anything_runs():
@@ -635,7 +628,7 @@ def test_loops_that_are_too_long_stay_closed(monkeypatch):
 
         return lax.scan(body, 0.0, xs)[0]
 
-    monkeypatch.setattr(_nan_tape, "MOST_STEPS", 10)
+    monkeypatch.setattr(_tape, "MOST_STEPS", 10)
     why = explain_nan(f, jnp.zeros(20))
     assert why.origin.operation.primitive == "scan"
     assert "runs too often: the scan at test_explain_nan.py" in " ".join(str(why).split())

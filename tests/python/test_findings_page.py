@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from quick import by_day
 
-from pybridge._sampling import double_precision
+from pybridge.finite import double_precision
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "findings.md"
 VERSION = re.search(r"findings of jax (\S+)", PAGE.read_text(encoding="utf-8"))[1]

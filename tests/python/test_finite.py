@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from quick import examples
 
 from pybridge._errors import ArgumentTypeError
-from pybridge._finite import (
+from pybridge.finite import (
     as_given,
     finite_gradient,
     finite_hessian,
     finite_jacobian,
     finite_jvp,
-    finite_slopes,
+    finite_one_sided,
 )
 
 SMOOTH = {
@@ -201,7 +201,7 @@ KINKS = {
 @pytest.mark.parametrize("name", KINKS)
 def test_slopes_from_each_side(name):
     f, x, left, right = KINKS[name]
-    result = finite_slopes(f, (x,), (1.0,))
+    result = finite_one_sided(f, (x,), (1.0,))
     assert result.left == pytest.approx(left, abs=1e-4, nan_ok=True)
     assert result.right == pytest.approx(right, abs=1e-4, nan_ok=True)
 

@@ -8,8 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from pybridge._finite import finite_gradient
-from pybridge._sampling import double_precision
+from pybridge.finite import double_precision, finite_gradient
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 COUNTS = [pytest.param(20, marks=pytest.mark.nightly)]

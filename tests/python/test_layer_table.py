@@ -50,7 +50,7 @@ def test_titles_are_unique():
 
 
 def test_a_wrong_gradient_is_reported(monkeypatch):
-    from pybridge.consistency import _layers
+    from pybridge.consistency.suites import _layers
 
     monkeypatch.setattr(_layers, "_slope_difference", lambda *_: 0.1)
     assert compare(CASES[0], FINITE, "float64").status == "wrong"

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from pybridge._backends import JULIA_NAMES, NAMES, row
-from pybridge.consistency import _assert, _present
-from pybridge.consistency._findings import Finding, Report
+from pybridge.consistency import testing
+from pybridge.consistency.findings import Finding, Report
+from pybridge.consistency.subject import _installed
+from pybridge.consistency.testing import _assert
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,7 +45,7 @@ def absent(monkeypatch):
     """Return the reasons why systems are absent, by name, for the test to fill."""
     reasons: dict[str, str] = {}
     monkeypatch.delenv("PYBRIDGE_REQUIRE_JULIA", raising=False)
-    for module in (_present, _assert):
+    for module in (testing, _assert):
         monkeypatch.setattr(module, "why_absent", reasons.get)
     return reasons
 
@@ -187,7 +189,7 @@ def test_an_absent_julia_system_fails_where_julia_is_required(run, absent, monke
 
 def test_collecting_asks_for_no_system(run, monkeypatch):
     asked = []
-    monkeypatch.setattr(_present, "why_absent", asked.append)
+    monkeypatch.setattr(testing, "why_absent", asked.append)
     run(ASKS, "--collect-only").assert_outcomes()
     assert asked == []
     run(ASKS, "--ad-systems=zygote").assert_outcomes(passed=1)
@@ -262,18 +264,18 @@ def test_no_julia_means_a_reason_and_no_download(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(state.STATE, "install", str(tmp_path))
     monkeypatch.delitem(sys.modules, "juliacall", raising=False)
-    monkeypatch.setattr(_present, "load", lambda name: pytest.fail("started Julia"))
-    _present.why_absent.cache_clear()
+    monkeypatch.setattr(_installed, "load", lambda name: pytest.fail("started Julia"))
+    _installed.why_absent.cache_clear()
     try:
-        reasons = [_present.why_absent(name) for name in JULIA_NAMES]
+        reasons = [_installed.why_absent(name) for name in JULIA_NAMES]
     finally:
-        _present.why_absent.cache_clear()
+        _installed.why_absent.cache_clear()
     assert all("Julia not found" in reason for reason in reasons)
     julia = tmp_path / "bin" / "julia"
     julia.parent.mkdir()
     julia.write_text("#!/bin/sh\n")
     julia.chmod(0o755)
-    assert _present.has_julia()
+    assert _installed.has_julia()
 
 
 # --- assert_consistent ----------------------------------------------------------------------

@@ -8,7 +8,6 @@ import pytest
 
 from pybridge._backends import Backend
 from pybridge._errors import ArgumentValueError
-from pybridge._finite import as_given, finite_gradient, finite_slopes
 from pybridge.consistency import (
     ModeAnswer,
     ask,
@@ -19,6 +18,7 @@ from pybridge.consistency import (
     run_scenarios,
     select_scenarios,
 )
+from pybridge.finite import as_given, finite_gradient, finite_one_sided
 
 SCENARIOS = {scenario.name: scenario for scenario in load_scenarios()}
 
@@ -116,7 +116,7 @@ def test_subdifferentials_are_true(name):
         unit = np.zeros(np.shape(first))
         unit[i] = 1.0
         tangents = (unit, *(np.zeros(np.shape(arg)) for arg in rest))
-        slopes = finite_slopes(TRUTH[name], scenario.args, tangents, convert=as_given)
+        slopes = finite_one_sided(TRUTH[name], scenario.args, tangents, convert=as_given)
         ends = sorted([float(slopes.left), float(slopes.right)])
         np.testing.assert_allclose(ends, [low[i], high[i]], atol=1e-6)
 

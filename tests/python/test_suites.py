@@ -4,12 +4,17 @@ import jax
 import numpy as np
 import pytest
 
-from pybridge._sampling import double_precision
 from pybridge.consistency import load_scenarios, prepare, run_scenarios
-from pybridge.consistency._libraries import LIBRARIES, LibraryCase, library_cases
-from pybridge.consistency._library_suite import run_cases, select_cases
-from pybridge.consistency._suites import SUITES
-from pybridge.consistency._words import notes
+from pybridge.consistency.report import notes
+from pybridge.consistency.suites import (
+    LIBRARIES,
+    SUITES,
+    LibraryCase,
+    library_cases,
+    run_cases,
+    select_cases,
+)
+from pybridge.finite import double_precision
 
 SYSTEMS = [prepare("jax"), prepare("finite")]
 

@@ -7,8 +7,7 @@ import pytest
 from pybridge._backends import Backend
 from pybridge._errors import BridgeError
 from pybridge.consistency import prepare
-from pybridge.consistency._beside import run_suites
-from pybridge.consistency._suites import SUITES, Suite, suite
+from pybridge.consistency.suites import SUITES, Suite, run_suites, suite
 
 PYTHON = [prepare("jax"), prepare("finite")]
 JULIA = Backend("zygote", "julia", "reverse", "Zygote", "0.7.0", True)

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 from quick import examples
 
 import pybridge as pb
-from pybridge._sampling import double_precision
+from pybridge.finite import double_precision
 
 RUNTIME = (jax.errors.JaxRuntimeError, ValueError)  # JAX raises either
 X = jnp.array([1.0, 2.0, 3.0])

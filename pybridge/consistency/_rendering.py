@@ -1,0 +1,52 @@
+"""How data finds who writes it.
+
+Findings and results know nothing of their rendering: the package `report` stands above them and
+registers here what it makes of each type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Renderer = TypeVar("Renderer", bound=Callable[..., Any])
+
+_RENDERERS: dict[tuple[type, str], Callable[..., Any]] = {}
+
+
+def renders(kind: type, form: str) -> Callable[[Renderer], Renderer]:
+    """Let a function write data of a type in a form: `"terminal"`, `"html"`, `"json"`, ..."""
+
+    def register(renderer: Renderer) -> Renderer:
+        _RENDERERS[kind, form] = renderer
+        return renderer
+
+    return register
+
+
+def render(data: Any, form: str, *args: Any, **options: Any) -> Any:
+    """Write data in a form."""
+    return _RENDERERS[type(data), form](data, *args, **options)
+
+
+class Rendered:
+    """What a suite answers; it can be written in four ways."""
+
+    def print(self, console: Console, *, verbose: bool = False) -> None:
+        """Print tables and explanations on a terminal."""
+        render(self, "terminal", console, verbose=verbose)
+
+    def to_json(self) -> str:
+        """Write a JSON object."""
+        return render(self, "json")
+
+    def to_markdown(self) -> str:
+        """Write Markdown without headings."""
+        return render(self, "markdown")
+
+    def to_html(self) -> str:
+        """Write a page that needs no other file."""
+        return render(self, "html")

@@ -1,0 +1,74 @@
+"""What a detector is given, and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ...finite import DirectionalDerivative
+from ...jaxprs import Location
+from ..findings import Finding, SlopeCurve
+from ..subject import Arrays, OwnPrecision, Point
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Where a number that is not finite comes from, as `explain_nan` finds it.
+
+    Attributes:
+        operation: what to call the operation.
+        location: the user's line.
+        primitive: the operation in JAX's name.
+        dropped_by: what leaves it out of the value; empty where nothing does.
+        advice: what to do; empty where nothing is known.
+    """
+
+    operation: str
+    location: Location | None
+    primitive: str
+    dropped_by: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a detector may look at.
+
+    Attributes:
+        point: the point, the answers of all systems there, and finite differences.
+        seed: of random directions.
+        findings: what the detectors before this one found at the point.
+        is_stable: whether two calls give the same value.
+        inside: the function as it is inside a gradient; None where it does not ask.
+        repeats_inside: whether two calls of that give the same value.
+        outside: the derivatives of the function outside of a gradient, along `point.lines`, where
+            those of the point are the ones inside.
+        own: what JAX gives in the caller's own precision; None where that is double precision.
+        find_cause: says where a number at the point that is not finite comes from.
+        say: takes a line of text for whoever waits.
+    """
+
+    point: Point
+    seed: int = 0
+    findings: tuple[Finding, ...] = ()
+    is_stable: bool = True
+    inside: Callable[[Arrays], Any] | None = None
+    repeats_inside: bool = True
+    outside: tuple[DirectionalDerivative, ...] = ()
+    own: OwnPrecision | None = None
+    find_cause: Callable[[Point], Cause | None] = lambda point: None
+    say: Callable[[str], None] = lambda text: None
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether there is a derivative that systems can be compared with."""
+        return self.is_stable and self.repeats_inside and self.point.is_finite()
+
+
+class Detector(Protocol):
+    """Finds one family of faults."""
+
+    def __call__(self, context: Context) -> Iterable[Finding | SlopeCurve]:
+        """Yield what is to be said, with the curves to draw beside it."""
+        ...

@@ -1,0 +1,259 @@
+"""Points at which a function has no derivative: kinks, jumps and vertical tangents."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+from jax.extend.core import ClosedJaxpr
+
+from ...finite import TOLERANCES, DirectionalDerivative
+from ...jaxprs import Location, contains
+from .._wording import gives, join
+from ..findings import Finding, SlopeCurve
+from ..subject import Arrays, Line, Point, Seen, walk
+
+# Operations that have a kink where two numbers are equal, or one is 0.
+_TIES = frozenset(
+    {"max", "min", "abs", "sign", "reduce_max", "reduce_min", "clamp", "sort", "floor", "ceil",
+     "round", "lt", "gt", "le", "ge", "eq", "ne", "sqrt", "cumsum", "cummax", "cummin", "argmax",
+     "argmin", "top_k"}
+)  # fmt: skip
+
+
+def find_change(
+    closed: ClosedJaxpr | None, point: Point, line: Line
+) -> tuple[Location | None, str | None]:
+    """Find the operation whose choice changes where a line goes through a kink, with its line.
+
+    What differs between the two sides counts first, then what differs between the point and a
+    side: a norm at 0 is above 0 on both.
+    """
+    if closed is None or not contains(closed, _TIES):
+        return None, None
+    step = 4.0 * point.eps**0.5
+    runs = []
+    for t in (-step, 0.0, step):
+        seen: list[tuple[Any, Location | None, bytes]] = []
+
+        def visit(one: Seen, seen: list[Any] = seen) -> None:
+            ins = [np.asarray(x) for x in one.ins]
+            seen.append((one.eqn.primitive.name, one.line, _choice(one, ins)))
+
+        pairs = zip(point.xs, line.vs, strict=True)
+        with contextlib.suppress(Exception):
+            walk(closed, [np.asarray(x + t * v, x.dtype) for x, v in pairs], _TIES, visit)
+        runs.append(seen)
+    before, at, after = runs
+    for one, other in ((before, after), (before, at), (at, after)):
+        # Where a branch changes, so do all operations after it: only the common start counts.
+        for (name, place, choice), (other_name, other_place, changed) in zip(
+            one, other, strict=False
+        ):
+            if (name, place) != (other_name, other_place):
+                break
+            if choice != changed:
+                return place, name
+    return find_tie(closed, point.xs)
+
+
+def _choice(seen: Seen, ins: list[np.ndarray]) -> bytes:
+    """Write which of its operands, or which of its pieces, an operation chooses."""
+    name, params, first = seen.eqn.primitive.name, seen.eqn.params, ins[0]
+    if not np.issubdtype(first.dtype, np.inexact) or np.iscomplexobj(first):
+        return b""
+    found: Any = first * 0
+    if name in ("max", "min", "lt", "gt", "le", "ge", "eq", "ne"):
+        found = np.sign(first - ins[1])
+    elif name in ("abs", "sign", "sqrt"):
+        found = np.sign(first)
+    elif name in ("floor", "ceil", "round", "argmax", "argmin"):
+        found = np.asarray(seen.outs[0])
+    elif name == "clamp":
+        found = np.sign(ins[1] - ins[0]) + np.sign(ins[1] - ins[2])
+    elif name in ("reduce_max", "reduce_min"):
+        best = (np.max if name == "reduce_max" else np.min)(
+            first, axis=tuple(params["axes"]), keepdims=True
+        )
+        found = first == best
+    elif name == "sort":
+        found = np.argsort(first, axis=params["dimension"], kind="stable")
+    elif name == "top_k":
+        found = np.asarray(seen.outs[1])
+    elif name in ("cummax", "cummin"):
+        found = np.asarray(seen.outs[0]) == first
+    return np.asarray(found).tobytes()
+
+
+def find_tie(closed: ClosedJaxpr | None, xs: Arrays) -> tuple[Location | None, str | None]:
+    """Find the operation that is at its kink, with its line."""
+    if closed is None or not contains(closed, _TIES):
+        return None, None
+    found: list[tuple[Location | None, str]] = []
+
+    def visit(seen: Seen) -> None:
+        name = seen.eqn.primitive.name
+        if not found and _is_tied(name, [np.asarray(x) for x in seen.ins], seen.eqn.params):
+            found.append((seen.line, name))
+
+    walk(closed, xs, _TIES, visit)
+    return found[0] if found else (None, None)
+
+
+def _is_tied(name: str, ins: list[np.ndarray], params: Any) -> bool:
+    """Say whether an operation meets equal numbers, or a 0, where it matters."""
+    if not np.issubdtype(ins[0].dtype, np.inexact):
+        return False
+    first = ins[0]
+    if name in ("max", "min", "lt", "gt", "le", "ge", "eq", "ne"):
+        return bool(np.any(first == ins[1]))
+    if name in ("abs", "sign", "sqrt"):
+        return bool(np.any(first == 0))
+    if name in ("floor", "ceil", "round"):
+        return bool(np.any(first == np.round(first)))
+    if name == "clamp":
+        return bool(np.any(ins[1] == ins[0]) or np.any(ins[1] == ins[2]))
+    if name in ("reduce_max", "reduce_min"):
+        axes = tuple(params["axes"])
+        best = (np.max if name == "reduce_max" else np.min)(first, axis=axes, keepdims=True)
+        return bool(np.any(np.sum(first == best, axis=axes) > 1))
+    if name == "sort":
+        axis = params["dimension"]
+        ordered = np.sort(first, axis=axis)
+        return bool(np.any(np.diff(ordered, axis=axis) == 0))
+    return False
+
+
+def judge_kink(
+    point: Point, line: Line, one: DirectionalDerivative, place: tuple[Any, Any]
+) -> list[Finding]:
+    """Say what each system chooses at a kink, and whether the choice lies between the slopes."""
+    unit = point.unit(line)
+    choices = {who: point.slope(who, line) / unit for who in point.slopes if _is_own_mode(who)}
+    low, high = sorted((one.low / unit, one.high / unit))
+    slack = 10.0 * one.error / abs(unit) + 1e-4 * (1e-3 + abs(low) + abs(high))
+    inside = {
+        who: bool(low - slack <= slope <= high + slack)
+        for who, slope in choices.items()
+        if np.isfinite(slope)
+    }
+    left, right = one.left / unit, one.right / unit
+    shown = choice_numbers({who: choices[who] for who in inside})
+    numbers = {"left": left, "right": right, **shown}
+    findings = []
+    common = {
+        "probe": point.probe.name,
+        "argument": point.subject.paths[line.leaf or 0],
+        "element": line.element or None,
+        "location": place[0],
+        "primitive": place[1],
+        "numbers": numbers,
+    }
+    slopes = f"{left:.4g} from the left and {right:.4g} from the right"
+    wrong = tuple(dict.fromkeys(who[0] for who, is_in in inside.items() if not is_in))
+    if wrong:
+        findings.append(
+            Finding(
+                "kink",
+                "error",
+                f"the slope is {slopes}, and {join(wrong)} "
+                f"{gives(wrong)} another that does not lie between them",
+                systems=wrong,
+                **common,
+                advice="Such a number is no derivative of the function. Choose one with a rule "
+                "of your own, or smooth the kink.",
+            )
+        )
+    right_ones = tuple(dict.fromkeys(who[0] for who, is_in in inside.items() if is_in))
+    if right_ones:
+        findings.append(
+            Finding(
+                "kink",
+                "note",
+                f"the slope is {slopes}; each system makes a choice between them",
+                systems=right_ones,
+                **common,
+                advice="No fault: there is no derivative here. Smooth the function, or choose "
+                "with a rule of your own, if the choice matters.",
+            )
+        )
+    return findings
+
+
+def _is_own_mode(who: tuple[str, str]) -> bool:
+    return who[1] in ("forward", "reverse")
+
+
+def choice_numbers(choices: dict[tuple[str, str], float]) -> dict[str, float]:
+    """Name slopes by their systems, and by the mode where the modes of one differ."""
+    numbers: dict[str, float] = {}
+    for (name, mode), slope in choices.items():
+        same = all(
+            np.isclose(other, slope, rtol=1e-7, atol=1e-12, equal_nan=True)
+            for (other_name, _), other in choices.items()
+            if other_name == name
+        )
+        numbers[name if same else f"{name} ({mode})"] = slope
+    return numbers
+
+
+def curve(point: Point, line: Line, one: DirectionalDerivative) -> SlopeCurve:
+    """Sample the function along a line through a kink."""
+    grid = np.linspace(1.0, 0.0, TOLERANCES.levels, endpoint=False) * 0.5
+    ts = np.concatenate([grid, -grid])
+    rows = point._values_along(point.xs, line.vs, ts.astype(point.subject.dtype))
+    weights = point.weighted.flat_weights
+    values = np.concatenate([rows @ weights, [point.origin @ weights]])
+    steps = np.concatenate([ts, [0.0]]) * line.scale
+    order = np.argsort(steps)
+    choices = {who: point.slope(who, line) / line.scale for who in point.slopes
+               if _is_own_mode(who)}  # fmt: skip
+    return SlopeCurve(
+        point.subject.paths[line.leaf or 0],
+        line.element,
+        steps[order],
+        values[order],
+        one.left / line.scale,
+        one.right / line.scale,
+        choice_numbers(choices),
+        point.probe.name,
+    )
+
+
+def judge_break(
+    point: Point, line: Line, one: DirectionalDerivative, place: tuple[Any, Any]
+) -> Finding | None:
+    """Say that a value jumps, or that a slope has no bound, where systems give a number."""
+    unit = point.unit(line)
+    slopes = {who: point.slope(who, line) / unit for who in point.slopes
+              if _is_own_mode(who)}  # fmt: skip
+    common = {
+        "systems": tuple(dict.fromkeys(name for name, _ in slopes)),
+        "probe": point.probe.name,
+        "argument": point.subject.paths[line.leaf or 0],
+        "element": line.element or None,
+        "location": place[0],
+        "primitive": place[1],
+    }
+    numbers = {"left": one.left / unit, "right": one.right / unit}
+    numbers |= choice_numbers(slopes)
+    if one.kind == "jump":
+        return Finding(
+            "special-case",
+            "note",
+            "the value jumps here; the systems give the slope of the side that is taken",
+            numbers=numbers,
+            advice="A derivative says nothing about a jump: optimisation does not see it.",
+            **common,
+        )
+    if one.kind == "vertical" and all(np.isfinite(list(slopes.values()))):
+        return Finding(
+            "special-case",
+            "warning",
+            "the slope has no bound here, and the systems give a finite number",
+            numbers=numbers,
+            advice="The number comes from a guard or a convention of one operation.",
+            **common,
+        )
+    return None

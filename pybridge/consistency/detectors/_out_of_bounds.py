@@ -1,0 +1,131 @@
+"""Find reads and writes of JAX that are out of bounds at given arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax.extend.core import ClosedJaxpr
+
+from ...jaxprs import contains
+from ..findings import Finding
+from ..subject import Arrays, Seen, walk
+from ._context import Context
+
+_GATHERS = frozenset({"gather", "dynamic_slice", "dynamic_update_slice"})
+_SCATTERS = frozenset(
+    {"scatter", "scatter-add", "scatter_add", "scatter-mul", "scatter_mul", "scatter-sub",
+     "scatter_sub", "scatter-min", "scatter_min", "scatter-max", "scatter_max"}
+)  # fmt: skip
+NAMES = _GATHERS | _SCATTERS
+
+_ADVICE = (
+    'Read with pb.take(x, indices, mode="clip"), "fill" or "wrap", which mean the same in value, '
+    'forward and reverse mode, or with mode="error" to be told.'
+)
+_FATE = {
+    "PROMISE_IN_BOUNDS": "JAX was promised that there is none: the value and each derivative do "
+    "something else with it",
+    "FILL_OR_DROP": "JAX reads NaN or drops the write, and the derivative is 0",
+    "CLAMPED": "JAX moves the whole window inside",
+}
+
+
+def detect_out_of_bounds(context: Context) -> list[Finding]:
+    """Report reads and writes that are out of bounds at the point."""
+    point = context.point
+    if point.subject.is_julia or point.subject.jaxpr is None:
+        return []
+    try:
+        return find_out_of_bounds(point.subject.jaxpr, point.xs, point.probe.name)
+    except Exception as error:
+        context.say(f"{point.probe.name}: indices could not be followed: {error}")
+        return []
+
+
+def find_out_of_bounds(closed: ClosedJaxpr, xs: Arrays, probe: str) -> list[Finding]:
+    """Run a program and report each operation that meets an index out of bounds.
+
+    Args:
+        closed: the program.
+        xs: its arguments.
+        probe: the name of the point, for the findings.
+
+    Returns:
+        One finding for each line and operation.
+    """
+    if not contains(closed, NAMES):
+        return []
+    found: dict[Any, Finding] = {}
+
+    def visit(seen: Seen) -> None:
+        eqn, line = seen.eqn, seen.line
+        fault = _fault(eqn, seen.ins)
+        if fault is None:
+            return
+        index, axis, size, mode = fault
+        severity = "error" if mode == "PROMISE_IN_BOUNDS" else "warning"
+        verb = "written" if eqn.primitive.name in _SCATTERS | {"dynamic_update_slice"} else "read"
+        found.setdefault(
+            (line, eqn.primitive.name, axis),
+            Finding(
+                "out-of-bounds",
+                severity,
+                f"index {index} is {verb} on axis {axis}, which has size {size}",
+                systems=("jax",),
+                mode="value",
+                probe=probe,
+                location=line,
+                primitive=eqn.primitive.name,
+                numbers={"index": index, "axis": axis, "size": size},
+                advice=f"{_FATE[mode]}. {_ADVICE}",
+            ),
+        )
+
+    walk(closed, xs, NAMES, visit)
+    return list(found.values())
+
+
+def _fault(eqn: Any, ins: list[Any]) -> tuple[int, int, int, str] | None:
+    """Find an index out of bounds, its axis, the axis' size and what JAX does with it."""
+    name, params = eqn.primitive.name, eqn.params
+    if name in ("dynamic_slice", "dynamic_update_slice"):
+        skip = 1 if name == "dynamic_slice" else 2
+        window = params["slice_sizes"] if skip == 1 else np.shape(ins[1])
+        shape = np.shape(ins[0])
+        for axis, start in enumerate(ins[skip:]):
+            start = int(np.asarray(start))
+            if not 0 <= start <= shape[axis] - window[axis]:
+                outside = start if start < 0 else start + window[axis] - 1
+                return outside, axis, shape[axis], "CLAMPED"
+        return None
+    mode = getattr(params["mode"], "name", str(params["mode"]))
+    if mode not in _FATE:
+        return None  # CLIP: somebody chose it, and all modes agree on it
+    filled = params.get("fill_value")
+    if filled is not None and not np.isnan(filled):
+        return None  # Somebody chose that as well. NaN is what `jnp.take` fills with unasked.
+    numbers, shape = params["dimension_numbers"], np.shape(ins[0])
+    indices = np.asarray(ins[1]).astype(np.int64)
+    if name == "gather":
+        axes, window = numbers.start_index_map, params["slice_sizes"]
+    else:
+        axes = numbers.scatter_dims_to_operand_dims
+        window = _update_window(numbers, shape, np.shape(ins[2]))
+    for column, axis in enumerate(axes):
+        # Python's own negative indices were resolved before.
+        starts = indices[..., column]
+        last = shape[axis] - window[axis]
+        bad = starts[(starts < 0) | (starts > last)]
+        if bad.size:
+            first = int(bad.flat[0])
+            outside = first if first < 0 else first + window[axis] - 1
+            return outside, int(axis), shape[axis], mode
+    return None
+
+
+def _update_window(numbers: Any, shape: tuple[int, ...], updates: tuple[int, ...]) -> list[int]:
+    """Find how many elements a scatter writes along each axis of its operand."""
+    single = {*numbers.inserted_window_dims, *getattr(numbers, "operand_batching_dims", ())}
+    sizes = iter(updates[d] for d in numbers.update_window_dims)
+    return [1 if axis in single else next(sizes) for axis in range(len(shape))]

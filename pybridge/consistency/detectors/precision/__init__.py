@@ -1,0 +1,6 @@
+"""Results that a precision loses, seen by running the program in extended precision."""
+
+from ._rounding import LostResult as LostResult
+from ._rounding import Results as Results
+from ._rounding import detect_lost_digits as detect_lost_digits
+from ._rounding import find_lost_results as find_lost_results

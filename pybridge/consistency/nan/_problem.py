@@ -1,0 +1,150 @@
+"""A function at a point, its derivatives as JAX gives them, and its tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..._errors import ArgumentTypeError, ArgumentValueError, explain
+from ..subject import is_moving
+from ._eager_tape import record_eagerly
+from ._tape import Tape, all_finite, as_numpy, is_inexact, record
+
+# What JAX raises where a program needs a concrete value.
+_NEEDS_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a mode gives: results and derivative, as lists of arrays."""
+
+    values: list[np.ndarray]
+    derivative: list[np.ndarray]
+
+    @property
+    def finite(self) -> bool:
+        """Whether the derivative is finite."""
+        return all(map(all_finite, self.derivative))
+
+
+class Problem:
+    """A function of the inexact leaves of some of its arguments."""
+
+    def __init__(self, f: Callable[..., Any], args: Sequence[Any], argnums: Any):
+        """Check the arguments, before anything runs.
+
+        Args:
+            f: the function.
+            args: its arguments.
+            argnums: those to differentiate; None for all that hold floating numbers.
+        """
+        self.f = f
+        self.args = tuple(args)
+        self.name = getattr(f, "__name__", None) or type(f).__name__
+        self.single = isinstance(argnums, int) or (argnums is None and len(self.args) == 1)
+        self.argnums = _argnums(self.args, argnums)
+        self.parts = [jax.tree.flatten(self.args[n]) for n in self.argnums]
+        self.inputs = [
+            jnp.asarray(leaf) for leaves, _ in self.parts for leaf in leaves if is_moving(leaf)
+        ]
+        if not self.inputs:
+            raise ArgumentTypeError(
+                explain(
+                    "pb.explain_nan",
+                    expected="an argument of floating or complex numbers",
+                    got=", ".join(type(arg).__name__ for arg in self.args) or "no arguments",
+                    fix="Pass 2.0 instead of 2, or name another argument with argnums.",
+                )
+            )
+
+    def flat(self, f: Callable[..., Any]) -> Callable[..., list[Any]]:
+        """Return a function of the inputs that lists the inexact results."""
+
+        def function(*inputs: Any) -> list[Any]:
+            args = list(self.args)
+            for n, part in zip(self.argnums, self.unflatten(inputs, keep=True), strict=True):
+                args[n] = part
+            return [out for out in jax.tree.leaves(f(*args)) if is_inexact(out)]
+
+        return function
+
+    def unflatten(self, values: Sequence[Any], keep: bool = False) -> list[Any]:
+        """Arrange one value for each input as the arguments are; None for other leaves."""
+        remaining, parts = iter(values), []
+        for leaves, tree in self.parts:
+            filled = [next(remaining) if is_moving(x) else x if keep else None for x in leaves]
+            parts.append(jax.tree.unflatten(tree, filled))
+        return parts
+
+    def arranged(self, mode: str, derivative: Sequence[Any]) -> Any:
+        """Arrange a derivative for the reader."""
+        if mode == "forward":
+            return derivative[0] if len(derivative) == 1 else list(derivative)
+        parts = self.unflatten(derivative)
+        return parts[0] if self.single else tuple(parts)
+
+    def reverse(self, f: Callable[..., Any] | None = None) -> Answer:
+        """Differentiate the sum of the results, as `jax.grad` does."""
+        return reverse_of(self.flat(f or self.f), self.inputs)
+
+    def forward(self, f: Callable[..., Any] | None = None) -> Answer:
+        """Differentiate along ones, as `jax.jvp` does."""
+        return forward_of(self.flat(f or self.f), self.inputs)
+
+    def tape(self) -> Tape:
+        """Run the function and keep every step."""
+        function = self.flat(self.f)
+        try:
+            traced = jax.make_jaxpr(function)(*self.inputs)
+        except _NEEDS_VALUES:
+            return record_eagerly(function, self.inputs)
+        return record(traced, self.inputs)
+
+    def bad_inputs(self) -> list[str]:
+        """List the arguments that are not finite themselves."""
+        return [
+            f"args[{n}]{jax.tree_util.keystr(path)}"
+            for n, arg in enumerate(self.args)
+            for path, leaf in jax.tree.leaves_with_path(arg)
+            if is_moving(leaf) and not all_finite(leaf)
+        ]
+
+
+def reverse_of(function: Callable[..., list[Any]], inputs: Sequence[Any]) -> Answer:
+    """Differentiate the sum of a list of results."""
+    outs, back = jax.vjp(function, *inputs)
+    grads = back([jnp.ones_like(out) for out in outs])
+    return Answer([as_numpy(out) for out in outs], [as_numpy(grad) for grad in grads])
+
+
+def forward_of(function: Callable[..., list[Any]], inputs: Sequence[Any]) -> Answer:
+    """Differentiate a list of results along ones."""
+    ones = tuple(jnp.ones_like(x) for x in inputs)
+    outs, dots = jax.jvp(function, tuple(inputs), ones)
+    return Answer([as_numpy(out) for out in outs], [as_numpy(dot) for dot in dots])
+
+
+def _argnums(args: tuple[Any, ...], argnums: Any) -> list[int]:
+    if argnums is None:
+        return [n for n, arg in enumerate(args) if any(map(is_moving, jax.tree.leaves(arg)))]
+    chosen = [argnums] if isinstance(argnums, int) else list(argnums)
+    if not all(isinstance(n, int) and -len(args) <= n < len(args) for n in chosen):
+        raise ArgumentValueError(
+            explain(
+                "pb.explain_nan",
+                expected=f"argnums between 0 and {len(args) - 1}",
+                got=repr(argnums),
+                fix="Count the arguments after the function from 0.",
+            )
+        )
+    return [n % len(args) for n in chosen]

@@ -1,0 +1,125 @@
+"""Reports as JSON.
+
+Numbers that JSON has none for are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from typing import Any
+
+from ..._backends import Backend
+from ..._version import package_version
+from .._rendering import renders
+from ..findings import Report
+from ..suites import Answer, LibraryResult, Run, Scenario
+from ._numbers import as_json
+
+# Raised when a field changes its meaning or goes away; new fields do not raise it.
+SCHEMA = 1
+
+
+@renders(Report, "json")
+def check_to_json(report: Report) -> str:
+    """Write a report as JSON.
+
+    Returns:
+        An object with `pybridge` (the version), `schema`, `name`, `ok`, `summary` (counts by
+        severity), `systems`, `probes`, `answers`, `findings`, `curves` and `sources`; the last
+        five have the fields of `Probe`, `SystemAnswer`, `Finding`, `SlopeCurve` and `Report`.
+    """
+    document = {
+        "pybridge": package_version(),
+        "schema": SCHEMA,
+        "name": report.name,
+        "ok": report.ok,
+        "summary": dict(report.counts()),
+        "systems": [_system(system) for system in report.systems],
+        "probes": _fields(report.probes),
+        "answers": _fields(report.answers),
+        "findings": _fields(report.findings),
+        "curves": _fields(report.curves),
+        "sources": dict(report.sources),
+    }
+    return json.dumps(document, indent=2, allow_nan=False)
+
+
+@renders(Run, "json")
+def to_json(run: Run) -> str:
+    """Write a run as JSON.
+
+    Returns:
+        An object with `pybridge` (the version), `ok`, `summary` (counts by status),
+        `systems` and `scenarios`; each scenario has `expected` and `answers` by system.
+    """
+    document = {
+        "pybridge": package_version(),
+        "ok": run.ok,
+        "summary": dict(run.counts()),
+        "systems": [
+            {**_system(system), "summary": dict(run.counts(system.name))} for system in run.systems
+        ],
+        "scenarios": [_scenario(run, scenario) for scenario in run.scenarios],
+    }
+    return json.dumps(document, indent=2, allow_nan=False)
+
+
+@renders(LibraryResult, "json")
+def library_to_json(result: LibraryResult) -> str:
+    """Write all reports, by function, and what was not asked."""
+    reports = {name: json.loads(check_to_json(r)) for name, r in result.reports.items()}
+    return json.dumps({"reports": reports, "refused": result.refused}, indent=2)
+
+
+def _fields(rows: tuple[Any, ...]) -> list[dict[str, Any]]:
+    return [as_json(_shallow(part)) for part in rows]
+
+
+def _shallow(part: Any) -> dict[str, Any]:
+    """Take the fields of a dataclass without copying what is in them; a location's as well."""
+    values = dict(vars(part))
+    location = values.get("location")
+    return {**values, "location": asdict(location)} if location is not None else values
+
+
+def _scenario(run: Run, scenario: Scenario) -> dict[str, Any]:
+    return {
+        "name": scenario.name,
+        "title": scenario.title,
+        "group": scenario.group,
+        "shows": scenario.shows,
+        "thread": scenario.thread,
+        "expected": {
+            "plain_value": as_json(scenario.plain_value),
+            "value": as_json(scenario.value),
+            "derivative": as_json(scenario.derivative),
+            "subdifferential": as_json(scenario.subdifferential),
+        },
+        "answers": {answer.system: _answer(answer) for answer in run.row(scenario)},
+    }
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
+    return {
+        "status": answer.status,
+        "plain_value": as_json(answer.plain_value),
+        "seconds": round(answer.seconds, 3),
+        "modes": {
+            mode.mode: {
+                "status": mode.status,
+                "value": as_json(mode.value),
+                "derivative": as_json(mode.derivative),
+                "error": mode.error,
+                "message": mode.message,
+                "reason": mode.reason,
+                "surprise": mode.surprise,
+            }
+            for mode in answer.modes
+        },
+    }
+
+
+def _system(system: Backend) -> dict[str, Any]:
+    """Write a row of the table of AD systems as JSON has it."""
+    return {field.name: getattr(system, field.name) for field in fields(system)}

@@ -1,0 +1,200 @@
+"""How exactly an iterative solver gives its own value and derivative: run its loops on.
+
+A loop that stops at a tolerance, or after so many steps, gives a number near the one that it
+converges to. Its derivative rule gives that of the limit, finite differences that of the iterate.
+Both are right to the accuracy of the solver, which is seen by letting every loop run some
+iterations more: what this changes is not known better.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr
+
+from ...jaxprs import (
+    FOLLOWED,
+    LOOPS,
+    SOLVERS,
+    Evaluator,
+    Location,
+    bound_equation,
+    contains,
+    equations,
+    user_line,
+)
+
+# Iterations more than the program's own: a slow iteration needs many.
+_MORE = (1, 2, 8, 32)
+
+# A loop has converged if one iteration more changes its value by no more than this part.
+_CONVERGED = 1e-3
+
+# The second iteration of a contraction changes the value by no more than the first. Where it
+# changes more, as the steps do that a solver of differential equations makes past the end, only
+# the first tells, and it may have fallen short of the error by an order of magnitude.
+_CONTRACTS = 2.1
+_DOUBT = 10.0
+
+
+def run_on(closed: ClosedJaxpr, args: Sequence[Any], more: int) -> list[Any]:
+    """Run a program with iterations more in each of its loops; rules of its own are not kept.
+
+    Args:
+        closed: the program.
+        args: its arguments; they may be traced.
+        more: how many.
+
+    Returns:
+        The results.
+    """
+    return _RunOn(more).run(closed, args, None)
+
+
+class _RunOn(Evaluator[Any, None]):
+    """Evaluates on tracers; each loop makes so many iterations more."""
+
+    enters = (FOLLOWED | SOLVERS) - {"pybridge_switch"}
+
+    def __init__(self, more: int):
+        self._more = more
+
+    def apply(self, program: Any, eqn: Any, operands: list[Any], here: None) -> list[Any]:
+        return bound_equation(eqn)(*operands)
+
+    def branch(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
+        def of(program: ClosedJaxpr) -> Callable[..., list[Any]]:
+            return lambda *xs: self.run(program, xs, None)
+
+        return lax.switch(operands[0], list(map(of, eqn.params["branches"])), *operands[1:])
+
+    def while_loop(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
+        params = eqn.params
+        ask, body = params["cond_nconsts"], params["body_nconsts"]
+        asked, fixed, start = operands[:ask], operands[ask : ask + body], operands[ask + body :]
+
+        def goes_on(carry: Any) -> Any:
+            return self.run(params["cond_jaxpr"], [*asked, *carry], None)[0]
+
+        def condition(state: Any) -> Any:
+            carry, extra = state
+            return goes_on(carry) | (extra < self._more)
+
+        def step(state: Any) -> Any:
+            carry, extra = state
+            extra = extra + jnp.where(goes_on(carry), 0, 1)
+            return self.run(params["body_jaxpr"], [*fixed, *carry], None), extra
+
+        return list(lax.while_loop(condition, step, (list(start), jnp.zeros((), int)))[0])
+
+    def scan(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
+        params = eqn.params
+        body, consts, carries = params["jaxpr"], params["num_consts"], params["num_carry"]
+        fixed, start = operands[:consts], operands[consts : consts + carries]
+        xs = operands[consts + carries :]
+
+        def step(carry: Any, x: Any) -> Any:
+            outs = self.run(body, [*fixed, *carry, *x], None)
+            return outs[:carries], outs[carries:]
+
+        if not xs and len(body.jaxpr.outvars) == carries:
+            # Without anything to scan over it is a loop of so many steps.
+            last = params["length"] + self._more
+            return list(lax.fori_loop(0, last, lambda i, carry: step(carry, [])[0], list(start)))
+        end, ys = lax.scan(step, list(start), list(xs), params["length"], params["reverse"])
+        return [*end, *ys]
+
+
+class SolverAccuracy:
+    """By how much derivatives of a program change where its loops run on.
+
+    Attributes:
+        has_loops: whether there are any.
+        line: the user's line of the first loop, and its operation.
+    """
+
+    def __init__(
+        self,
+        closed: ClosedJaxpr | None,
+        total: Callable[[Sequence[Any]], Any],
+        gradient: Callable[..., Sequence[Any]],
+    ):
+        """Keep the programs; nothing is traced yet.
+
+        Args:
+            closed: the program; None where there is none.
+            total: sums its results with their weights.
+            gradient: the gradient of that sum, of the arguments.
+        """
+        self.has_loops = closed is not None and contains(closed, LOOPS)
+        self.line = loop_line(closed) if closed is not None and self.has_loops else (None, None)
+        self._closed, self._total, self._gradient = closed, total, gradient
+
+    @cached_property
+    def _along(self) -> Callable[..., Any]:
+        closed = self._closed
+        assert closed is not None
+
+        def along(more: Any, xs: Any, vs: Any) -> Any:
+            run = lambda *xs: self._total(run_on(closed, xs, more))  # noqa: E731
+            return jax.jvp(run, tuple(xs), tuple(vs))
+
+        return jax.jit(along)
+
+    def _slopes(self, xs: Any) -> Callable[..., Any]:
+        """Make the derivative that JAX gives in reverse mode, with iterations more."""
+        with contextlib.suppress(Exception):
+            closed = jax.make_jaxpr(self._gradient)(*xs)
+
+            def slope(more: Any, xs: Any, vs: Any) -> Any:
+                pairs = zip(run_on(closed, xs, more), vs, strict=True)
+                return sum(jnp.sum((g * v).real) for g, v in pairs)
+
+            return jax.jit(slope)
+        return lambda more, xs, vs: 0.0
+
+    def find(self, xs: Sequence[Any], vs: Sequence[Any]) -> float:
+        """Say by how much a directional derivative changes where loops run on.
+
+        Args:
+            xs: the point.
+            vs: the direction.
+
+        Returns:
+            The largest change; 0 where there is no loop, or none that converges.
+        """
+        if not self.has_loops:
+            return 0.0
+        changes: list[tuple[float, float]] = []
+        with contextlib.suppress(Exception):  # a loop that cannot be rebuilt tells nothing
+            if self._slope is None:
+                self._slope = self._slopes(xs)
+            value, iterate = map(float, self._along(0, xs, vs))
+            given = float(self._slope(0, xs, vs))
+            for more in _MORE:
+                there, changed = map(float, self._along(more, xs, vs))
+                gap = abs(there - value)
+                change = max(abs(changed - iterate), abs(float(self._slope(more, xs, vs)) - given))
+                if not np.isfinite(gap + change) or not gap <= _CONVERGED * abs(value):
+                    break
+                if changes and gap > _CONTRACTS * changes[0][0] * (more / 2):
+                    break
+                changes.append((gap, change))
+        if not changes:
+            return 0.0
+        return max(change for _, change in changes) if len(changes) > 1 else _DOUBT * changes[0][1]
+
+    _slope: Callable[..., Any] | None = None
+
+
+def loop_line(closed: ClosedJaxpr) -> tuple[Location | None, str | None]:
+    """Find the first loop of a program, with its line."""
+    loop = next((eqn for eqn in equations(closed) if eqn.primitive.name in LOOPS), None)
+    return (None, None) if loop is None else (user_line(loop), loop.primitive.name)

@@ -1,0 +1,225 @@
+"""The function that `pb.check` checks, as a function of the list of its floating-point leaves."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.tree_util import keystr
+
+from ..._errors import ArgumentTypeError, ArgumentValueError, explain, first_line
+from ...finite import double_precision, widen
+from ...interop import JuliaFunction
+from ...jaxprs import contains, raising_line
+from ._precision import coarsest
+
+if TYPE_CHECKING:
+    from ._sightings import Sightings
+
+Arrays = Sequence[Any]
+
+_CALLBACKS = frozenset({"pure_callback", "io_callback", "ffi_call"})
+
+
+class Subject:
+    """A function and its arguments.
+
+    Attributes:
+        f: the function.
+        args: the arguments as the caller gave them.
+        name: what a report calls it.
+        is_julia: whether it comes from `pb.from_julia`.
+        paths: the floating-point leaves of the arguments, which are differentiated.
+        point: these leaves, in float64 or complex128.
+        outputs: the floating-point leaves of the value.
+        shapes: their shapes.
+        wide: whether the function can be run in float64 at all.
+        traced: whether JAX can trace it, so that it can be compiled.
+        jaxpr: the program that it is for JAX, in `paths`; None where it cannot be traced.
+    """
+
+    def __init__(self, f: Callable[..., Any], args: Sequence[Any]):
+        """Flatten the arguments and call the function once, as the caller would.
+
+        Raises:
+            ArgumentTypeError: nothing to call, or nothing to differentiate.
+            ArgumentValueError: the function raises.
+        """
+        if not callable(f):
+            raise _refuse("a function", f"a {type(f).__name__}", "Pass the function itself.")
+        self.f, self.args = f, tuple(args)
+        self.is_julia = isinstance(f, JuliaFunction)
+        self.name = _name(f)
+        flat, self._tree = jax.tree_util.tree_flatten_with_path(self.args)
+        self._leaves = [leaf for _, leaf in flat]
+        self._moving = [i for i, leaf in enumerate(self._leaves) if is_moving(leaf)]
+        self.paths = tuple(f"args{keystr(flat[i][0])}" for i in self._moving)
+        self.point = tuple(widen(self._leaves[i]) for i in self._moving)
+        self.given = tuple(self._leaves[i] for i in self._moving)
+        if not self.paths:
+            got = "arguments without any" if self._leaves else "no arguments"
+            fix = "Convert what should be differentiated, for example with float(x)."
+            raise _refuse("an argument of floating-point numbers", got, fix)
+        self.outputs: tuple[str, ...] = ()
+        self.shapes: tuple[tuple[int, ...], ...] = ()
+        self.first = self.call_plainly()
+        self.wide = True
+        self.traced, self.jaxpr = False, None
+        if not self.outputs:
+            got = "a value without any"
+            raise _refuse("a value of floating-point numbers", got, "Return what is computed.")
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Find out whether it runs in float64, and whether JAX can trace it."""
+        for self.wide in (True, False):
+            self.traced, self.jaxpr = False, None
+            with self.precision():
+                with contextlib.suppress(Exception):
+                    self.jaxpr = jax.make_jaxpr(lambda *xs: self.call(xs))(*self.at(self.point))
+                    if contains(self.jaxpr, _CALLBACKS):
+                        # What it declares in float32 only shows where it runs.
+                        jax.block_until_ready(self.call(self.at(self.point)))
+                    self.traced = True
+                    return
+                with contextlib.suppress(Exception):
+                    self.call(self.at(self.point))
+                    return
+        self.wide = False
+
+    @cached_property
+    def rounding(self) -> float:
+        """The relative rounding error of the narrowest numbers that the value passes through."""
+        if self.is_julia:
+            return self.sightings.rounding if self.wide else 0.0
+        return 0.0 if self.jaxpr is None else coarsest(self.jaxpr)
+
+    @cached_property
+    def sightings(self) -> Sightings:
+        """What a Julia function does at the given point."""
+        return self.sightings_at(self.at(self.point))
+
+    def sightings_at(self, xs: Arrays) -> Sightings:
+        """What a Julia function does at a point; nothing is run before it is asked for."""
+        from ._sightings import Sightings
+
+        assert isinstance(self.f, JuliaFunction)
+        return Sightings(self.f, self.args_at(xs))
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The precision in which it is checked."""
+        if self.wide:
+            return np.dtype(np.float64)
+        found = [jnp.finfo(np.asarray(x).dtype).dtype for x in self.given]
+        return np.result_type(np.float32, *(d for d in found if d.itemsize > 2))
+
+    def precision(self) -> contextlib.AbstractContextManager[None]:
+        """Make the context in which it is checked: double precision where it can be."""
+        return double_precision() if self.wide else contextlib.nullcontext()
+
+    def at(self, point: Arrays) -> tuple[np.ndarray, ...]:
+        """Give a float64 point the precision in which the function is checked."""
+        if self.wide:
+            return tuple(point)
+        narrow = self.dtype
+        return tuple(x.astype(np.result_type(narrow, np.complex64)) if x.dtype.kind == "c"
+                     else x.astype(narrow) for x in point)  # fmt: skip
+
+    def call(self, xs: Arrays) -> tuple[Any, ...]:
+        """Call with other floating-point leaves; return those of the value."""
+        leaves = list(self._leaves)
+        for i, x in zip(self._moving, xs, strict=True):
+            leaves[i] = self._convert(x)
+        return self._floats(self.f(*jax.tree.unflatten(self._tree, leaves)))
+
+    def call_plainly(self) -> tuple[np.ndarray, ...]:
+        """Call with the caller's own arguments, in the caller's own precision.
+
+        Raises:
+            ArgumentValueError: the function raises; its exception is the cause.
+        """
+        try:
+            return tuple(np.asarray(y) for y in self._floats(self.f(*self._own_args())))
+        except Exception as error:
+            line = raising_line(error)
+            place = f" in {line.file}:{line.line} ({line.function}): {line.source}" if line else ""
+            raise ArgumentValueError(
+                explain(
+                    "pb.check",
+                    expected=f"a point at which {self.name} can be called",
+                    got=first_line(error) + place,
+                    fix="Call the function with these arguments first.",
+                )
+            ) from error
+
+    def _own_args(self) -> tuple[Any, ...]:
+        """Give a Python function JAX's arrays for NumPy's, as every transformation does."""
+        leaves = list(self._leaves)
+        for i in self._moving:
+            if isinstance(leaves[i], np.ndarray) and not self.is_julia:
+                leaves[i] = jnp.asarray(leaves[i])
+        return jax.tree.unflatten(self._tree, leaves)
+
+    def args_at(self, point: Arrays) -> tuple[Any, ...]:
+        """Build the whole arguments around floating-point leaves."""
+        leaves = list(self._leaves)
+        for i, x in zip(self._moving, point, strict=True):
+            leaves[i] = self._convert(x)
+        return jax.tree.unflatten(self._tree, leaves)
+
+    def argnums(self) -> tuple[int, ...]:
+        """List the arguments all of whose leaves are differentiated."""
+        numbers = []
+        for n, arg in enumerate(self.args):
+            leaves = jax.tree.leaves(arg)
+            if leaves and all(map(is_moving, leaves)):
+                numbers.append(n)
+        return tuple(numbers)
+
+    def _convert(self, x: Any) -> Any:
+        """Julia takes numbers as numbers, JAX everything as its arrays."""
+        if isinstance(x, Tracer):
+            return x
+        if self.is_julia:
+            return x.item() if np.ndim(x) == 0 else np.asarray(x)
+        return jnp.asarray(x)
+
+    def _floats(self, value: Any) -> tuple[Any, ...]:
+        flat, _ = jax.tree_util.tree_flatten_with_path(value)
+        chosen = [(path, leaf) for path, leaf in flat if is_moving(leaf)]
+        if not self.outputs:
+            self.outputs = tuple(f"value{keystr(path)}" for path, _ in chosen)
+            self.shapes = tuple(np.shape(leaf) for _, leaf in chosen)
+        leaves = [leaf if self.is_julia else jnp.asarray(leaf) for _, leaf in chosen]
+        return tuple(leaves)
+
+
+def is_moving(leaf: Any) -> bool:
+    """Say whether a leaf is differentiated: real or complex floating-point numbers."""
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is None or isinstance(leaf, type):  # np.float32, the type, has a dtype of its own
+        return isinstance(leaf, float | complex)
+    return bool(jnp.issubdtype(dtype, np.inexact))
+
+
+def named(paths: Sequence[str], arrays: Arrays) -> dict[str, np.ndarray]:
+    """Put arrays under the paths of their leaves."""
+    return {path: np.asarray(x) for path, x in zip(paths, arrays, strict=True)}
+
+
+def _name(f: Any) -> str:
+    if isinstance(f, JuliaFunction):
+        return f.source if f.source is not None else repr(f)
+    inner = getattr(f, "func", f)  # functools.partial
+    return getattr(inner, "__qualname__", None) or type(inner).__name__
+
+
+def _refuse(expected: str, got: str, fix: str) -> ArgumentTypeError:
+    return ArgumentTypeError(explain("pb.check", expected=expected, got=got, fix=fix))

@@ -1,0 +1,385 @@
+"""The AD systems behind one interface: reverse, forward and second order at a point."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+
+from ..._errors import JuliaError
+from ...finite import TOLERANCES
+from ...jaxprs import contains, equations
+from ._subject import Arrays, Subject, is_moving
+
+# With these, a batch of points computes more than each point, or cannot be computed.
+_LOOPS = frozenset(
+    {"while", "cond", "pybridge_switch", "pure_callback", "io_callback", "debug_callback",
+     "ffi_call", "shard_map", "custom_partitioning", "xla_call", "pybridge_call"}
+)  # fmt: skip
+
+
+# Programs without these, and with no more numbers than this, take longer to compile than to run.
+_LONG = _LOOPS | {"scan", "conv_general_dilated", "fft"}
+_SMALL = 1000
+
+
+class Weighted:
+    """The weighted sum of a function's outputs, and the outputs themselves."""
+
+    def __init__(self, subject: Subject, weights: dict[str, np.ndarray]):
+        """Keep the weights, one array for each output."""
+        self.subject = subject
+        self.weights = tuple(weights[path] for path in subject.outputs)
+        flat = [
+            part for w in self.weights for part in ((np.real(w), -np.imag(w)) if _is(w) else (w,))
+        ]
+        self.flat_weights = np.concatenate([np.ravel(w) for w in flat]).astype(float)
+
+    def total(self, ys: Arrays) -> Any:
+        """Sum the outputs with their weights: a real number."""
+        parts = []
+        for y, w in zip(ys, self.weights, strict=True):
+            product = y * jnp.asarray(w).astype(y.dtype)
+            parts.append(jnp.sum(product.real if jnp.iscomplexobj(product) else product))
+        kind = jnp.result_type(*parts)
+        return sum((part.astype(kind) for part in parts[1:]), parts[0].astype(kind))
+
+    def flat(self, ys: Arrays) -> Any:
+        """Put the outputs into one real vector, in the order of `flat_weights`."""
+        return real_vector(ys)
+
+
+def _is(x: Any) -> bool:
+    return np.iscomplexobj(x)
+
+
+class JaxSystem:
+    """JAX's own modes. For a Julia function: the bridge's composition of systems.
+
+    Attributes:
+        name: `"jax"`.
+        modes: what can be asked.
+    """
+
+    name = "jax"
+    modes = ("reverse", "forward", "second")
+
+    def __init__(self, subject: Subject, weighted: Weighted):
+        """Compile nothing yet."""
+        self._subject = subject
+        # The directions of the last point at which one program gave everything; None if none did.
+        self._lines: Arrays | None = None
+        call, total = subject.call, weighted.total
+        options = _options(subject)
+
+        def wrap(f: Callable[..., Any]) -> Callable[..., Any]:
+            return jax.jit(f, compiler_options=options) if subject.traced else f
+
+        def gradient(xs: Arrays) -> tuple[Any, Any]:
+            def scalar(xs: Arrays) -> tuple[Any, Any]:
+                ys = call(xs)
+                return total(ys), ys
+
+            (_, ys), gs = jax.value_and_grad(scalar, has_aux=True)(tuple(xs))
+            return ys, gs
+
+        def forward(xs: Arrays, vs: Arrays) -> Any:
+            return jax.jvp(lambda *xs: call(xs), tuple(xs), tuple(vs))
+
+        def second(xs: Arrays, vs: Arrays) -> Any:
+            return jax.jvp(lambda *xs: gradient(xs)[1], tuple(xs), tuple(vs))
+
+        def everything(xs: Arrays, lines: Arrays) -> Any:
+            tangents = lax.map(lambda vs: forward(xs, vs)[1], tuple(lines))
+            return call(xs), gradient(xs), (forward(xs, [v[0] for v in lines])[0], tangents)
+
+        def backward(xs: Arrays) -> Any:
+            return call(xs), gradient(xs)
+
+        self.plain = wrap(lambda xs: call(xs))
+        self.reverse = wrap(gradient)
+        self.forward = wrap(forward)
+        self._everything, self._backward = wrap(everything), wrap(backward)
+        self.second = wrap(second)
+        self.values = at_many(lambda xs: weighted.flat(call(xs)), subject)
+        # A small program costs more to compile than to call sixteen times.
+        many = at_many(lambda xs: real_vector(gradient(xs)[1]), subject)
+        self.gradients = many if options is None else self._one_by_one
+
+    def ask_at_once(self, xs: Arrays, lines: Sequence[Arrays]) -> AtOnce | None:
+        """Compute value, gradient and tangents in one program, which is compiled faster.
+
+        Args:
+            xs: the point.
+            lines: the directions.
+
+        Returns:
+            The answers, without those of forward mode where it is missing or raises; None where
+            reverse mode does, so that each is asked alone.
+        """
+        if not self._subject.traced or not lines:
+            return None
+        stacked = tuple(np.stack(parts) for parts in zip(*lines, strict=True))
+        self._lines = None
+        with contextlib.suppress(Exception):
+            plain, reverse, (ys, tangents) = jax.tree.map(
+                np.asarray, self._everything(tuple(xs), stacked)
+            )
+            self._lines = stacked
+            return AtOnce(plain, reverse, (ys, list(zip(*tangents, strict=True))))
+        with contextlib.suppress(Exception):
+            plain, reverse = jax.tree.map(np.asarray, self._backward(tuple(xs)))
+            return AtOnce(plain, reverse, None)
+        return None
+
+    def _one_by_one(self, xs: Arrays, vs: Arrays, ts: np.ndarray) -> np.ndarray:
+        """Compute gradients along a line with the programs that are compiled already."""
+        rows = []
+        for t in ts:
+            moved = tuple(np.asarray(x + t * v, x.dtype) for x, v in zip(xs, vs, strict=True))
+            if self._lines is not None:
+                _, (_, gs), _ = self._everything(moved, self._lines)
+            else:
+                _, (_, gs) = self._backward(moved)
+            rows.append(real_vector(gs))
+        return np.stack(rows)
+
+
+class AtOnce(NamedTuple):
+    """What JAX gives at a point.
+
+    Attributes:
+        plain: the plain value.
+        reverse: value and gradient in reverse mode.
+        forward: the value in forward mode, and the tangents for each direction; None where it is
+            to be asked alone.
+    """
+
+    plain: tuple[np.ndarray, ...]
+    reverse: tuple[Any, Any]
+    forward: tuple[tuple[np.ndarray, ...], list[tuple[np.ndarray, ...]]] | None
+
+
+def _options(subject: Subject) -> dict[str, Any] | None:
+    """Choose how a program is compiled: a small one runs once, so that its compilation counts."""
+    closed = subject.jaxpr
+    if closed is None or contains(closed, _LONG) or jax.default_backend() != "cpu":
+        return None
+    sizes = [math.prod(getattr(v.aval, "shape", ())) for e in equations(closed) for v in e.outvars]
+    large = sum(sizes) > _SMALL or sum(map(np.size, subject.point)) > _SMALL
+    return None if large else {"xla_backend_optimization_level": 0}
+
+
+def at_many(inner: Callable[[Any], Any], subject: Subject) -> Callable[..., Any]:
+    """Let a function of a point be one of a point, a direction and several distances."""
+
+    def shifted(xs: Arrays, vs: Arrays, t: Any) -> tuple[Any, ...]:
+        return tuple(x + t.astype(x.real.dtype) * v for x, v in zip(xs, vs, strict=True))
+
+    if subject.traced and subject.jaxpr is not None:
+        # All at once where that computes nothing else: matrices are then read once.
+        loops = contains(subject.jaxpr, _LOOPS) or subject.is_julia
+        run = lax.map if loops else lambda g, ts: jax.vmap(g)(ts)
+
+        def at_each(xs: Arrays, vs: Arrays, ts: Any) -> Any:
+            try:
+                return run(lambda t: inner(shifted(xs, vs, t)), ts)
+            except NotImplementedError:  # an operation without a batching rule
+                return lax.map(lambda t: inner(shifted(xs, vs, t)), ts)
+
+        return jax.jit(at_each, compiler_options=_options(subject))
+    return lambda xs, vs, ts: np.stack([np.asarray(inner(shifted(xs, vs, t))) for t in ts])
+
+
+def real_vector(gs: Arrays) -> Any:
+    """Put arrays into one real vector; in NumPy, which compiles nothing, if none is traced."""
+    library: Any = jnp if any(isinstance(g, Tracer) for g in gs) else np
+    gs = [g if isinstance(g, Tracer) else np.asarray(g) for g in gs]
+    parts = [part for g in gs for part in ((g.real, g.imag) if jnp.iscomplexobj(g) else (g,))]
+    kind = jnp.result_type(*parts)
+    return library.concatenate([library.ravel(part).astype(kind) for part in parts])
+
+
+class JuliaSystem:
+    """One of Julia's AD systems on a function from `pb.from_julia`, or on a lowered one."""
+
+    _MODES = {  # noqa: RUF012
+        "zygote": ("reverse", "second"),
+        "forwarddiff": ("forward", "second"),
+        "tracker": ("reverse",),
+        "yota": ("reverse",),
+    }
+
+    def __init__(self, name: str, subject: Subject, weighted: Weighted, *, second: bool):
+        """Choose the modes; `second` is whether to ask for second derivatives."""
+        self.name, self._subject, self._weighted = name, subject, weighted
+        whole = len(subject.argnums()) == len({p.split("[")[1] for p in subject.paths})
+        single = subject.shapes == ((),) and not _is(weighted.weights[0])
+        # ForwardDiff's dual numbers are compared along with their partials.
+        self.seeded = name == "forwarddiff"
+        # It differentiates the elements of an array in chunks of its own choice; one seed after
+        # the other is a chunk of one.
+        self.chunked = self.seeded and single and whole
+        second = second and single and whole and weighted.weights[0] == 1.0
+        modes = self._MODES.get(name, ("reverse",))
+        self.modes = tuple(mode for mode in modes if second or mode != "second")
+        self._scalar = single and whole
+
+    def reverse(self, xs: Arrays) -> tuple[Any, Any]:
+        """Value and gradient of the weighted sum; with ForwardDiff, in its own chunks."""
+        import pybridge as pb
+
+        args, subject = self._subject.args_at(xs), self._subject
+        if self._scalar:
+            numbers = subject.argnums()
+            value, gradient = pb.value_and_grad(subject.f, numbers, backend=self.name)(*args)
+            scale = self._weighted.weights[0].item()
+            return subject._floats(value), tuple(
+                scale * np.asarray(g) for g in jax.tree.leaves(gradient)
+            )
+        value, pull = pb.vjp(subject.f, *args, backend=self.name)
+        cotangents = pull(self._cotangent(value))
+        found = [
+            np.asarray(ct)
+            for ct, x in zip(jax.tree.leaves(cotangents), jax.tree.leaves(args), strict=True)
+            if is_moving(x)
+        ]
+        return subject._floats(value), tuple(found)
+
+    def forward(self, xs: Arrays, vs: Arrays) -> tuple[Any, Any]:
+        """Value and tangent along a direction."""
+        import pybridge as pb
+
+        subject = self._subject
+        tangents = subject.args_at(vs)
+        moving = iter(vs)
+        leaves = [
+            _number(next(moving)) if is_moving(x) else _standing(x)
+            for x in jax.tree.leaves(tangents)
+        ]
+        tangents = jax.tree.unflatten(jax.tree.structure(tangents), leaves)
+        value, tangent = pb.jvp(subject.f, subject.args_at(xs), tangents, backend=self.name)
+        return subject._floats(value), subject._floats(tangent)
+
+    def second(self, xs: Arrays, vs: Arrays) -> tuple[Any, Any]:
+        """Gradient's derivative along a direction, from the Hessian."""
+        import pybridge as pb
+
+        subject, numbers = self._subject, self._subject.argnums()
+        blocks = pb.hessian(subject.f, numbers, backend=self.name)(*subject.args_at(xs))
+        flat = [np.asarray(b) for b in jax.tree.leaves(blocks)]
+        rows = []
+        for i, x in enumerate(xs):
+            row = np.zeros(np.shape(x))
+            for block, v in zip(flat[i * len(xs) :], vs, strict=False):
+                row = row + np.tensordot(block, v, axes=np.ndim(v))
+            rows.append(row)
+        return None, tuple(rows)
+
+    def _cotangent(self, value: Any) -> Any:
+        """Put the weights in the value's tree; what has no derivative gets zeros."""
+        weights = iter(self._weighted.weights)
+        leaves, tree = jax.tree.flatten(value)
+        found = [next(weights) if is_moving(y) else np.zeros(np.shape(y)) for y in leaves]
+        return jax.tree.unflatten(tree, found)
+
+
+def _number(x: Any) -> Any:
+    return np.asarray(x).item() if np.ndim(x) == 0 else np.asarray(x)
+
+
+def _standing(x: Any) -> Any:
+    """Make the tangent of a leaf that is not differentiated; a key stands for its own."""
+    if jnp.issubdtype(getattr(x, "dtype", None) or np.result_type(x), jax.dtypes.extended):
+        return x
+    zero = np.zeros_like(np.asarray(x))
+    return zero.item() if zero.ndim == 0 else zero
+
+
+def plain_values(subject: Subject, weighted: Weighted) -> Callable[..., np.ndarray]:
+    """Make the function that calls a Julia function at several points of a line."""
+
+    def values(xs: Arrays, vs: Arrays, ts: np.ndarray) -> np.ndarray:
+        rows = []
+        for t in ts:
+            moved = [np.asarray(x + t * v) for x, v in zip(xs, vs, strict=True)]
+            try:
+                rows.append(np.asarray(weighted.flat(subject.call(moved))))
+            except Exception:
+                # The point itself worked: this is the outside of the domain.
+                rows.append(np.full(weighted.flat_weights.shape, np.nan))
+        return np.stack(rows)
+
+    return values
+
+
+def robust(values: Callable[..., Any], size: int) -> Callable[..., np.ndarray]:
+    """Let points at which a function raises be points at which it is not defined."""
+
+    def safe(xs: Arrays, vs: Arrays, ts: np.ndarray) -> np.ndarray:
+        with contextlib.suppress(Exception):
+            return np.asarray(values(xs, vs, ts), float)
+        rows = []
+        for t in ts:
+            row = np.full(size, np.nan)
+            with contextlib.suppress(Exception):
+                row = np.asarray(values(xs, vs, np.full(2 * TOLERANCES.levels, t)), float)[0]
+            rows.append(row)
+        return np.stack(rows)
+
+    return safe
+
+
+# The numbers of Julia's systems, the tangents that they make of structures, and the words in which
+# Zygote and Yota say that they cannot.
+_OWN_NUMBERS = re.compile(
+    r"\bDual\{|\bTracked\w+|no method matching \(ChainRulesCore\.(Mutable)?Tangent\{"
+)
+_REFUSALS = (
+    "No derivative rule found for op",
+    "try/catch is not supported",
+    "Can't differentiate foreigncall",
+    "Can't differentiate gc_preserve",
+)
+
+
+def is_refused_by_julia(text: str) -> bool:
+    """Say whether a message is that of a Julia system that cannot run a function.
+
+    Such as one without a method for the system's own numbers: Tracker has no `floor`, and Yota
+    cannot make the tangent of a mutable structure of which it reads some fields.
+    """
+    no_method = "MethodError" in text and _OWN_NUMBERS.search(text) is not None
+    return no_method or any(words in text for words in _REFUSALS)
+
+
+def is_unsupported(error: BaseException) -> bool:
+    """Say whether a system refuses, as opposed to fails."""
+    if isinstance(error, NotImplementedError):  # those of pybridge are among them
+        return True
+    julia_type = error.julia_type if isinstance(error, JuliaError) else ""
+    if julia_type.rpartition(".")[2] == "UnsupportedModeError":
+        return True
+    text = str(error)
+    return is_refused_by_julia(text) or any(
+        part in text
+        for part in (
+            "can't apply forward-mode",
+            "Forward-mode differentiation",
+            "Reverse-mode differentiation does not work",
+            "Pure callbacks do not support",
+            "IO callbacks do not support",
+            "Differentiation rule for",
+            "Transpose rule (for reverse-mode differentiation) for",
+            # custom_linear_solve has no derivative of its derivative: cg, gmres.
+            "ad_util.Zero",
+        )
+    )

@@ -1,0 +1,32 @@
+"""The suites of `pybridge check --suite` and the table of layers: cases, and how they are run."""
+
+from ._layers import LayerAnswer as LayerAnswer
+from ._layers import LayerCase as LayerCase
+from ._layers import compare as compare
+from ._layers import compare_layers as compare_layers
+from ._layers import load_layers as load_layers
+from ._layers import plain_dicts as plain_dicts
+from ._library_cases import LIBRARIES as LIBRARIES
+from ._library_cases import LibraryCase as LibraryCase
+from ._library_cases import library_cases as library_cases
+from ._library_suite import LibraryResult as LibraryResult
+from ._library_suite import run_cases as run_cases
+from ._library_suite import select_cases as select_cases
+from ._processes import run_suites as run_suites
+from ._scenario_run import BAD as BAD
+from ._scenario_run import STATUSES as STATUSES
+from ._scenario_run import Answer as Answer
+from ._scenario_run import ModeAnswer as ModeAnswer
+from ._scenario_run import Run as Run
+from ._scenario_run import ask as ask
+from ._scenario_run import judge as judge
+from ._scenario_run import prepare as prepare
+from ._scenario_run import run_scenarios as run_scenarios
+from ._scenarios import Known as Known
+from ._scenarios import Scenario as Scenario
+from ._scenarios import load_scenarios as load_scenarios
+from ._scenarios import parse_scenarios as parse_scenarios
+from ._scenarios import select_scenarios as select_scenarios
+from ._suites import SUITES as SUITES
+from ._suites import Suite as Suite
+from ._suites import suite as suite
