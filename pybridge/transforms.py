@@ -328,15 +328,15 @@ def _system(f: Any, backend: str) -> str:
 
 
 def _julia() -> Any:
-    from .julia import _derivatives
+    from .interop import julia_derivatives
 
-    return _derivatives
+    return julia_derivatives
 
 
 def _lowering() -> Any:
-    from .lowering import _derivatives
+    from .lowering import derivatives
 
-    return _derivatives
+    return derivatives
 
 
 def _numbers(args: tuple[Any, ...], argnums: Argnums) -> tuple[int, ...]:

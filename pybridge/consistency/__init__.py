@@ -3,6 +3,7 @@
 from ._allow import Allow as Allow
 from ._assert import ConsistencyError as ConsistencyError
 from ._assert import assert_consistent as assert_consistent
+from ._beside import run_suites as run_suites
 from ._check import check as check
 from ._check_export import check_to_json as check_to_json
 from ._check_export import check_to_markdown as check_to_markdown
@@ -26,6 +27,10 @@ from ._layers import LayerCase as LayerCase
 from ._layers import compare as compare
 from ._layers import compare_layers as compare_layers
 from ._layers import load_layers as load_layers
+from ._nan import explain_nan as explain_nan
+from ._nan_explanation import NaNExplanation as NaNExplanation
+from ._page import writable as writable
+from ._page import write as write
 from ._report import print_report as print_report
 from ._runner import Answer as Answer
 from ._runner import ModeAnswer as ModeAnswer
@@ -39,3 +44,6 @@ from ._scenarios import Scenario as Scenario
 from ._scenarios import load_scenarios as load_scenarios
 from ._scenarios import parse_scenarios as parse_scenarios
 from ._scenarios import select_scenarios as select_scenarios
+from ._suites import SUITES as SUITES
+from ._suites import suite as suite
+from ._words import join as join

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from .._backends import NAMES, Backend, load, row
+from .._backends import NAMES, Backend, row
 from .._config import setting
 from .._errors import ArgumentValueError, BridgeError, explain, first_line
 from ..interop import JuliaFunction
-from ..primitives._detection import listen
+from ..julia import load
+from ..primitives import listen
 from ._ask import JaxSystem, JuliaSystem, Weighted, plain_values, robust
 from ._bounds import find_out_of_bounds
 from ._compare import judge

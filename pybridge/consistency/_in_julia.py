@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..julia._observation import Sighting
+from ..interop import Sighting
 from ._findings import Finding
 from ._flat import FLAT_ADVICE
 from ._point import Point

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._backends import Backend, load, row
+from .._backends import Backend, row
 from .._errors import (
     BackendNotLoadedError,
     BridgeError,
@@ -20,6 +20,7 @@ from .._errors import (
     JuliaUnavailableError,
 )
 from .._finite import double_precision
+from ..julia import load
 from ._scenarios import Known, Scenario
 
 # From good to bad; the status of an answer is the worst of its modes.

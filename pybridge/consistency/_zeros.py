@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .._errors import BridgeError
-from ..interop import JuliaFunction
-from ..julia._derivatives import representations
+from ..interop import JuliaFunction, representations
 from ._ask import Arrays
 from ._findings import Finding
 from ._subject import Subject

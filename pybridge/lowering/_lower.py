@@ -16,7 +16,7 @@ from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
 from .._errors import ArgumentTypeError, ArgumentValueError, LoweringError, explain
 from ..interop import JuliaFunction
 from ..jaxprs import equations
-from ..julia._wire import jax_array
+from ..julia import jax_array
 from . import (  # noqa: F401  (emitters are registered where they are defined)
     _calls,
     _control,
@@ -79,7 +79,7 @@ class Lowered:
             JuliaUnavailableError: Julia cannot be started.
             JuliaError: the source does not evaluate, which would be a fault of pybridge.
         """
-        from ..julia._functions import JuliaHandle, lowered_handle
+        from ..julia import JuliaHandle, lowered_handle
 
         handle: JuliaHandle = lowered_handle(self.source, self.constants)
         return JuliaFunction(handle, source=self.source, ad="zygote", layout="reversed")

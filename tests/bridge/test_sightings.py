@@ -6,7 +6,7 @@ import pytest
 import pybridge as pb
 from pybridge.consistency._check import check
 from pybridge.consistency._in_julia import _unused_name
-from pybridge.julia._observation import observe
+from pybridge.interop._observation import observe
 
 X = np.array([0.3, 1.0])
 

@@ -14,9 +14,10 @@ from check_reports import YOTA, clean_report, kink_report
 from html_pages import parse
 
 import pybridge.consistency._suites as suites
-from pybridge._cli_target import load_target, read_arguments
+from pybridge import consistency
 from pybridge._errors import ArgumentTypeError, ArgumentValueError
 from pybridge.cli import main
+from pybridge.cli._target import load_target, read_arguments
 
 SOURCE = """
 import jax.numpy as jnp
@@ -60,8 +61,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def checker(monkeypatch):
     """Put a checker in place that notes its call and returns `.report`."""
-    fake = types.ModuleType("pybridge.consistency._check")
-    fake.report, fake.calls = clean_report(), []
+    fake = types.SimpleNamespace(report=clean_report(), calls=[])
 
     def check(f, *args, **options):
         options.pop("progress")("1/2")
@@ -69,8 +69,7 @@ def checker(monkeypatch):
         fake.calls.append((f, args, options))
         return fake.report
 
-    fake.check = check
-    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    monkeypatch.setattr(consistency, "check", check)
     return fake
 
 
@@ -233,7 +232,7 @@ def test_a_function_that_raises_is_shown_with_file_and_line(folder, capsys):
 
 @pytest.mark.julia
 def test_a_julia_function_has_its_systems_made_ready(folder, checker, monkeypatch):
-    import pybridge._cli_check as command
+    import pybridge.cli._check as command
 
     text = "import pybridge as pb\nf = pb.from_julia('x -> x')\n"
     (folder / "checked.py").write_text(text, encoding="utf-8")
@@ -277,7 +276,7 @@ def test_only_errors_exit_1(folder, checker):
 
 
 def test_absent_systems_exit_2_when_asked_for(folder, checker, monkeypatch):
-    import pybridge._cli_check as command
+    import pybridge.cli._check as command
 
     monkeypatch.setattr(command, "_prepared", lambda names, progress: [])
     checker.report = replace(clean_report(), systems=(*clean_report().systems, YOTA))
@@ -367,6 +366,7 @@ def suite(monkeypatch):
 
     table = {name: suites.Suite(f"{name} cases", select, run) for name in ("small", "other")}
     monkeypatch.setattr(suites, "SUITES", table)
+    monkeypatch.setattr(consistency, "SUITES", table)
     return outcome
 
 

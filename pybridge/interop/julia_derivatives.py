@@ -19,11 +19,9 @@ from .._errors import (
     explain,
 )
 from .._sampling import double_precision
-from ..interop._from_julia import JuliaFunction
-from ..primitives._nondifferentiable import holds_nondifferentiable, plain
-from ._functions import PullbackHandle, Result, public
-from ._session import session
-from ._wire import as_leaf
+from ..julia import PullbackHandle, Result, as_leaf, public, session
+from ..primitives import holds_nondifferentiable, plain
+from ._julia_function import JuliaFunction
 
 _Numbers = tuple[int, ...]
 
