@@ -10,7 +10,8 @@ import numpy as np
 
 from .._errors import ArgumentTypeError, explain
 from ..interop import julia_derivatives
-from ._lower import Lowered, as_jax, canonical_leaves, lowered
+from ._arguments import canonical_leaves
+from ._lower import Lowered, as_jax, lowered
 
 Numbers = tuple[int, ...]
 
