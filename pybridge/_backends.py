@@ -1,8 +1,8 @@
-"""The table of AD systems."""
+"""The table of AD systems, and of what each can do: the one place in Python that knows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ._errors import UnknownBackendError, explain
 
@@ -19,6 +19,13 @@ class Backend:
         version: the version that is loaded; None where it is not available.
         available: whether it can be used in this process.
         reason: why it is not available, and what to do; None where it is.
+        second_order: whether it has second derivatives of its own, for `pb.hessian`.
+        detection: what `within_gradient` can tell: `"value"`, whether this value carries a
+            derivative; `"program"`, whether the program is being differentiated; `"none"`.
+        reads_chainrules: whether rules of ChainRules in Julia code are used. With JAX they are:
+            the bridge reads them for every system.
+        structural_zeros: whether a derivative that is zero may come as something else than zeros,
+            such as `nothing` or `NoTangent()`. The bridge makes zeros of it.
     """
 
     name: str
@@ -28,20 +35,49 @@ class Backend:
     version: str | None = None
     available: bool = False
     reason: str | None = None
+    second_order: bool = field(default=False, repr=False)
+    detection: str = field(default="value", repr=False)
+    reads_chainrules: bool = field(default=False, repr=False)
+    structural_zeros: bool = field(default=False, repr=False)
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """What it does natively, of `"reverse"`, `"forward"` and `"second"`."""
+        first = ("reverse", "forward") if self.mode == "both" else (self.mode,)
+        return (*first, "second") if self.second_order else first
 
 
 # One row for each system; a new Julia system also needs one file in julia_src/ext.
-_TABLE = (
-    Backend("jax", "python", "both", "jax"),
-    Backend("finite", "python", "forward", "numpy"),
-    Backend("zygote", "julia", "reverse", "Zygote"),
-    Backend("forwarddiff", "julia", "forward", "ForwardDiff"),
-    Backend("tracker", "julia", "reverse", "Tracker"),
-    Backend("yota", "julia", "reverse", "Yota"),
+TABLE = (
+    Backend(
+        "jax", "python", "both", "jax", second_order=True, detection="value", reads_chainrules=True
+    ),
+    Backend("finite", "python", "forward", "numpy", second_order=True, detection="none"),
+    Backend(
+        "zygote",
+        "julia",
+        "reverse",
+        "Zygote",
+        second_order=True,
+        detection="program",
+        reads_chainrules=True,
+        structural_zeros=True,
+    ),
+    Backend("forwarddiff", "julia", "forward", "ForwardDiff", second_order=True, detection="value"),
+    Backend("tracker", "julia", "reverse", "Tracker", detection="value", structural_zeros=True),
+    Backend(
+        "yota",
+        "julia",
+        "reverse",
+        "Yota",
+        detection="program",
+        reads_chainrules=True,
+        structural_zeros=True,
+    ),
 )
 
-NAMES = tuple(row.name for row in _TABLE)
-JULIA_NAMES = tuple(row.name for row in _TABLE if row.language == "julia")
+NAMES = tuple(row.name for row in TABLE)
+JULIA_NAMES = tuple(row.name for row in TABLE if row.language == "julia")
 
 
 def row(name: str, *, argument: str = "backend", names: tuple[str, ...] = NAMES) -> Backend:
@@ -58,7 +94,7 @@ def row(name: str, *, argument: str = "backend", names: tuple[str, ...] = NAMES)
     Raises:
         UnknownBackendError: there is no such system; the message lists those that there are.
     """
-    for candidate in _TABLE:
+    for candidate in TABLE:
         if candidate.name == name and name in names:
             return candidate
     raise UnknownBackendError(

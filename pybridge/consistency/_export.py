@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import fields
 from typing import Any
 
 from .._backends import Backend
@@ -47,9 +46,12 @@ def to_json(run: Run) -> str:
     return json.dumps(document, indent=2, allow_nan=False)
 
 
+_SYSTEM = ("name", "language", "mode", "package", "version", "available", "reason")
+
+
 def system_as_json(system: Backend) -> dict[str, Any]:
     """Write a row of the table of AD systems as JSON has it."""
-    return {field.name: getattr(system, field.name) for field in fields(system)}
+    return {name: getattr(system, name) for name in _SYSTEM}
 
 
 def as_json(value: Any) -> Any:

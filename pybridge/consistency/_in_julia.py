@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from .._backends import TABLE
 from ..interop import Sighting
 from ._findings import Finding
 from ._flat import FLAT_ADVICE
@@ -15,8 +16,7 @@ from ._sightings import Sightings
 from ._words import join
 
 _WRONG = ("finite", "minority", "reverse-forward", "special-case")
-# The systems that read ChainRules' rules, JAX through Zygote.
-_RULED = frozenset({"jax", "yota", "zygote"})
+_RULED = frozenset(system.name for system in TABLE if system.reads_chainrules)
 
 # What Zygote says of a function that writes into an array. Yota says nothing.
 _WRITES = "Mutating arrays is not supported"

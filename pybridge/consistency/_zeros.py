@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .._backends import row
 from .._errors import BridgeError
 from ..interop import JuliaFunction, representations
 from ._ask import Arrays
 from ._findings import Finding
 from ._subject import Subject
-
-_SYSTEMS = ("zygote", "tracker", "yota")
 
 
 def find_zeros(subject: Subject, xs: Arrays, names: list[str], probe: str) -> Iterator[Finding]:
@@ -27,7 +26,7 @@ def find_zeros(subject: Subject, xs: Arrays, names: list[str], probe: str) -> It
     assert isinstance(subject.f, JuliaFunction)
     args, numbers = subject.args_at(xs), subject.argnums()
     for name in names:
-        if name not in _SYSTEMS:
+        if not row(name).structural_zeros:
             continue
         try:
             kinds = representations(subject.f, args, numbers, name)
