@@ -1,5 +1,8 @@
 """Layers in JAX with the numbers of Flux: explicit parameters and state, no hidden mode."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from .._later import imported_later as _imported_later
 from . import losses as losses
 from ._activations import celu as celu
 from ._activations import elu as elu
@@ -61,8 +64,6 @@ from ._dropout import AlphaDropout as AlphaDropout
 from ._dropout import Dropout as Dropout
 from ._embedding import Embedding as Embedding
 from ._embedding_bag import EmbeddingBag as EmbeddingBag
-from ._from_flux import from_flux as from_flux
-from ._from_flux import to_flux as to_flux
 from ._fusion import Maxout as Maxout
 from ._fusion import PairwiseFusion as PairwiseFusion
 from ._groupnorm import GroupNorm as GroupNorm
@@ -101,3 +102,12 @@ from ._softmax import softmax as softmax
 from ._upsample import PixelShuffle as PixelShuffle
 from ._upsample import Upsample as Upsample
 from ._weightnorm import WeightNorm as WeightNorm
+
+if _TYPE_CHECKING:
+    from ..flux_models import from_flux as from_flux
+    from ..flux_models import to_flux as to_flux
+
+# The public names of what is above the layers.
+__getattr__, __dir__ = _imported_later(
+    __name__, {"from_flux": "..flux_models", "to_flux": "..flux_models"}
+)

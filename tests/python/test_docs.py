@@ -254,5 +254,5 @@ def test_reference_has_every_name_of_nn_and_no_other():
     from pybridge import nn
 
     text = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
-    names = [n for n, v in vars(nn).items() if callable(v) and not n.startswith("_")]
+    names = [n for n in dir(nn) if callable(getattr(nn, n)) and not n.startswith("_")]
     assert sorted(set(re.findall(r"`nn\.(\w+)", text))) == sorted(names)

@@ -14,6 +14,8 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
+from ... import transforms
+from ..._backends import row
 from ..._errors import JuliaError
 from ...finite import TOLERANCES
 from ...jaxprs import contains, equations
@@ -211,13 +213,6 @@ def real_vector(gs: Arrays) -> Any:
 class JuliaSystem:
     """One of Julia's AD systems on a function from `pb.from_julia`, or on a lowered one."""
 
-    _MODES = {  # noqa: RUF012
-        "zygote": ("reverse", "second"),
-        "forwarddiff": ("forward", "second"),
-        "tracker": ("reverse",),
-        "yota": ("reverse",),
-    }
-
     def __init__(self, name: str, subject: Subject, weighted: Weighted, *, second: bool):
         """Choose the modes; `second` is whether to ask for second derivatives."""
         self.name, self._subject, self._weighted = name, subject, weighted
@@ -229,23 +224,22 @@ class JuliaSystem:
         # the other is a chunk of one.
         self.chunked = self.seeded and single and whole
         second = second and single and whole and weighted.weights[0] == 1.0
-        modes = self._MODES.get(name, ("reverse",))
-        self.modes = tuple(mode for mode in modes if second or mode != "second")
+        self.modes = tuple(mode for mode in row(name).modes if second or mode != "second")
         self._scalar = single and whole
 
     def reverse(self, xs: Arrays) -> tuple[Any, Any]:
         """Value and gradient of the weighted sum; with ForwardDiff, in its own chunks."""
-        import pybridge as pb
-
         args, subject = self._subject.args_at(xs), self._subject
         if self._scalar:
             numbers = subject.argnums()
-            value, gradient = pb.value_and_grad(subject.f, numbers, backend=self.name)(*args)
+            value, gradient = transforms.value_and_grad(subject.f, numbers, backend=self.name)(
+                *args
+            )
             scale = self._weighted.weights[0].item()
             return subject._floats(value), tuple(
                 scale * np.asarray(g) for g in jax.tree.leaves(gradient)
             )
-        value, pull = pb.vjp(subject.f, *args, backend=self.name)
+        value, pull = transforms.vjp(subject.f, *args, backend=self.name)
         cotangents = pull(self._cotangent(value))
         found = [
             np.asarray(ct)
@@ -256,8 +250,6 @@ class JuliaSystem:
 
     def forward(self, xs: Arrays, vs: Arrays) -> tuple[Any, Any]:
         """Value and tangent along a direction."""
-        import pybridge as pb
-
         subject = self._subject
         tangents = subject.args_at(vs)
         moving = iter(vs)
@@ -266,15 +258,13 @@ class JuliaSystem:
             for x in jax.tree.leaves(tangents)
         ]
         tangents = jax.tree.unflatten(jax.tree.structure(tangents), leaves)
-        value, tangent = pb.jvp(subject.f, subject.args_at(xs), tangents, backend=self.name)
+        value, tangent = transforms.jvp(subject.f, subject.args_at(xs), tangents, backend=self.name)
         return subject._floats(value), subject._floats(tangent)
 
     def second(self, xs: Arrays, vs: Arrays) -> tuple[Any, Any]:
         """Gradient's derivative along a direction, from the Hessian."""
-        import pybridge as pb
-
         subject, numbers = self._subject, self._subject.argnums()
-        blocks = pb.hessian(subject.f, numbers, backend=self.name)(*subject.args_at(xs))
+        blocks = transforms.hessian(subject.f, numbers, backend=self.name)(*subject.args_at(xs))
         flat = [np.asarray(b) for b in jax.tree.leaves(blocks)]
         rows = []
         for i, x in enumerate(xs):

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..._backends import Backend
 from ...finite import double_precision
+from ...interop import from_julia
 
 DTYPES = ("float64", "float32")
 MODES = ("train", "test")
@@ -172,10 +173,8 @@ def materials(case: LayerCase, dtype: str) -> tuple[Any, Any, Any, jax.Array]:
 
 
 def _twin(case: LayerCase, ad: str) -> Any:
-    import pybridge as pb
-
     x = "x .+ 1" if case.input == "ids" else "x"
-    return pb.from_julia(
+    return from_julia(
         f"let layer = {case.julia.strip()}\n"
         f"    (params, state, x, key, training) -> PyBridge.apply(layer, params, state, {x};\n"
         "        key, training=PyBridge.Settled(training))\n"

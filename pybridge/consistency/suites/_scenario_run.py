@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -12,9 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._backends import Backend, load, row
+from ..._backends import Backend, row
 from ..._errors import BackendNotLoadedError, BridgeError, JuliaError, JuliaUnavailableError
 from ...finite import double_precision
+from ...interop import from_julia
+from ...julia import load
+from ...transforms import jvp, value_and_grad
 from .._rendering import Rendered
 from ._scenarios import Known, Scenario
 
@@ -269,11 +273,9 @@ def _agrees(
 
 def _function(scenario: Scenario, backend: Backend) -> Callable[..., Any]:
     """Build the scenario's function in the language of the system."""
-    import pybridge as pb
-
     if backend.language == "julia":
-        return pb.from_julia(scenario.julia)
-    scope: dict[str, Any] = {"jax": jax, "jnp": jnp, "np": np, "pb": pb}
+        return from_julia(scenario.julia)
+    scope: dict[str, Any] = {"jax": jax, "jnp": jnp, "np": np, "pb": sys.modules["pybridge"]}
     exec(compile(scenario.python, f"<scenario {scenario.name}>", "exec"), scope)
     return scope["f"]
 
@@ -286,20 +288,16 @@ def _modes(backend: Backend) -> list[tuple[str, Callable[..., tuple[Any, Any]]]]
 
 
 def _value_and_grad(f: Any, args: tuple[Any, ...], system: str) -> tuple[Any, Any]:
-    import pybridge as pb
-
-    return pb.value_and_grad(f, backend=system)(*args)
+    return value_and_grad(f, backend=system)(*args)
 
 
 def _forward(f: Any, args: tuple[Any, ...], system: str) -> tuple[Any, Any]:
     """Build the gradient from one forward pass for each element of the first argument."""
-    import pybridge as pb
-
     # The other arguments are closed over: a tangent of 0 would be a tangent.
     first, rest = np.asarray(args[0]), args[1:]
     value, slopes = None, []
     for unit in np.eye(first.size).reshape((first.size, *first.shape)):
-        value, slope = pb.jvp(lambda x: f(x, *rest), (first,), (unit,), backend=system)
+        value, slope = jvp(lambda x: f(x, *rest), (first,), (unit,), backend=system)
         slopes.append(float(slope))
     return value, np.reshape(slopes, first.shape)
 
