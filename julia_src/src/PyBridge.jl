@@ -14,7 +14,7 @@ using ChainRulesCore: ChainRulesCore, @thunk, AbstractZero, HasReverseMode, NoTa
     ProjectTo, RuleConfig, Tangent, ZeroTangent, rrule_via_ad, unthunk
 using LinearAlgebra: BLAS, LinearAlgebra
 using Logging: AbstractLogger, Logging, with_logger
-using NNlib: NNlib
+using NNlib: NNlib, sigmoid_fast, tanh_fast
 using Random: AbstractRNG, Random
 using Random123: Random123
 
@@ -49,9 +49,17 @@ include("nn/ruled.jl")
 include("nn/dropout.jl")
 include("nn/init.jl")
 include("nn/dense.jl")
+include("nn/bilinear.jl")
 include("nn/conv.jl")
+include("nn/crosscor.jl")
 include("nn/pool.jl")
+include("nn/upsample.jl")
 include("nn/embedding.jl")
+include("nn/embeddingbag.jl")
+include("nn/recurrentcells.jl")
+include("nn/trajectory.jl")
+include("nn/recurrent.jl")
+include("nn/attention.jl")
 include("nn/cells.jl")
 include("nn/statistics.jl")
 include("nn/normalise.jl")
@@ -61,6 +69,7 @@ include("nn/groupnorm.jl")
 include("nn/layernorm.jl")
 include("nn/weightnorm.jl")
 include("nn/containers.jl")
+include("nn/fusion.jl")
 include("lowering/Lowering.jl")
 include("precompile.jl")
 
@@ -77,7 +86,11 @@ const PUBLIC = (
     :apply, :Layer, :dropout, :Dropout, :alphadropout, :AlphaDropout, :Dense, :Conv,
     :ConvTranspose, :SamePad, :MaxPool, :MeanPool, :GlobalMeanPool, :Embedding,
     :BatchNorm, :InstanceNorm, :LayerNorm, :GroupNorm, :WeightNorm, :Chain,
-    :SkipConnection, :Parallel, :batchnorm, :instancenorm, :layernorm, :groupnorm,
+    :SkipConnection, :Parallel, :PairwiseFusion, :Maxout, :Bilinear, :Scale, :CrossCor,
+    :DepthwiseConv, :AdaptiveMaxPool, :AdaptiveMeanPool, :GlobalMaxPool, :Upsample,
+    :PixelShuffle, :EmbeddingBag, :mean_along, :Cell, :RNNCell, :LSTMCell, :GRUCell,
+    :GRUv3Cell, :RNN, :LSTM, :GRU, :GRUv3, :Recurrence, :initial_hidden, :step,
+    :MultiHeadAttention, :make_causal_mask, :batchnorm, :instancenorm, :layernorm, :groupnorm,
     :glorot_uniform, :glorot_normal, :kaiming_uniform, :kaiming_normal, :truncated_normal,
     :lecun_normal, :orthogonal, :identity_init, :normal_init, :zeros_init, :ones_init,
     :MaskRNG, :rekey!

@@ -58,6 +58,27 @@ function flux_layer(layer)
     return build
 end
 
+# Flux's cells, and the layers around them.
+flux_cell(cell::PyBridge.RNNCell, p) =
+    Flux.RNNCell(cell.activation, p.weight_in, p.weight_hidden, get(p, :bias, false))
+flux_cell(::PyBridge.LSTMCell, p) =
+    Flux.LSTMCell(p.weight_in, p.weight_hidden, get(p, :bias, false))
+flux_cell(::PyBridge.GRUCell, p) = Flux.GRUCell(p.weight_in, p.weight_hidden, get(p, :bias, false))
+flux_cell(::PyBridge.GRUv3Cell, p) =
+    Flux.GRUv3Cell(p.weight_in, p.weight_hidden, get(p, :bias, false), p.weight_candidate)
+flux_recurrence(layer) = (p, s) -> Flux.Recurrence(flux_cell(layer.cell, p))
+
+function flux_attention(layer)
+    dense(p) = Flux.Dense(p.weight, get(p, :bias, false))
+    return (p, s) -> Flux.MultiHeadAttention(layer.nheads, dense(p.q_proj), dense(p.k_proj),
+        dense(p.v_proj), Flux.Dropout(layer.dropout.p), dense(p.out_proj))
+end
+
+# Of a layer that returns a tuple. Yota has no rule for `first`.
+output(y) = y[1]
+
+flux_bilinear(layer) = (p, s) -> Flux.Bilinear(p.weight, get(p, :bias, false), layer.activation)
+
 plain_case(layer, size, build) = (; layer, size, build)
 
 const DENSE = PyBridge.Dense(3 => 4, NNlib.relu)
@@ -136,6 +157,57 @@ const LAYERS = [
     "Parallel" => (PyBridge.Parallel((a, b) -> a .* b, DENSE, PyBridge.Chain(DENSE, NORMS[2])),
         (3, 5), (p, s) -> Flux.Parallel((a, b) -> a .* b, flux_dense(DENSE)(p[1], s[1]), Flux.Chain(
             flux_dense(DENSE)(p[2][1], s[2][1]), flux_norm(Flux.BatchNorm, NORMS[2])(p[2][2], s[2][2])))),
+    ["$name of $size" => (layer, size, flux_recurrence(layer)) for (name, size, layer) in (
+        ("RNN", (3, 4, 2), PyBridge.RNN(3 => 2)),
+        ("RNN with relu", (3, 4, 2), PyBridge.RNN(3 => 2, NNlib.relu; bias=false)),
+        ("RNN of a lambda", (3, 4, 2), PyBridge.RNN(3 => 2, x -> x / (1 + x^2))),
+        ("LSTM", (3, 4, 2), PyBridge.LSTM(3 => 2)), ("LSTM", (3, 5), PyBridge.LSTM(3 => 2; bias=false)),
+        ("GRU", (3, 4, 2), PyBridge.GRU(3 => 2)), ("GRU", (3, 1), PyBridge.GRU(3 => 2; bias=false)),
+        ("GRUv3", (3, 4, 2), PyBridge.GRUv3(3 => 2)), ("GRUv3", (3, 4), PyBridge.GRUv3(3 => 2)))]...,
+    ["$(nameof(typeof(cell))) of $size" => (PyBridge.Chain(cell, output), size,
+        (p, s) -> Flux.Chain(flux_cell(cell, p[1]), output)) for (cell, size) in (
+        (PyBridge.RNNCell(3 => 2), (3, 4)), (PyBridge.LSTMCell(3 => 2), (3, 4)),
+        (PyBridge.GRUCell(3 => 2), (3,)), (PyBridge.GRUv3Cell(3 => 2; bias=false), (3, 4)))]...,
+    ["MultiHeadAttention $name" => (PyBridge.Chain(layer, output), size,
+        (p, s) -> Flux.Chain(flux_attention(layer)(p[1], s[1]), output)) for (name, size, layer) in (
+        ("of one size", (4, 3, 2), PyBridge.MultiHeadAttention(4; nheads=2)),
+        ("of several", (5, 3, 2), PyBridge.MultiHeadAttention(5 => (4, 6) => 3; nheads=2, bias=true)))]...,
+    "MultiHeadAttention scores" => let layer = PyBridge.MultiHeadAttention(4; nheads=2)
+        both(y) = vcat(reshape(y[1], :), reshape(y[2], :))
+        (PyBridge.Chain(layer, both), (4, 3, 2),
+            (p, s) -> Flux.Chain(flux_attention(layer)(p[1], s[1]), both))
+    end,
+    ["Bilinear of $size" => (layer, size, flux_bilinear(layer)) for (layer, size) in (
+        (PyBridge.Bilinear(3 => 2, tanh), (3, 4)), (PyBridge.Bilinear(3 => 2; bias=false), (3,)))]...,
+    ["Scale $(layer.size)" => (layer, size, (p, s) -> Flux.Scale(
+        p.scale, get(p, :bias, false), layer.activation)) for (layer, size) in (
+        (PyBridge.Scale(3, tanh), (3, 4)), (PyBridge.Scale(3, 2; bias=false), (3, 2, 4)))]...,
+    "Maxout" => (PyBridge.Maxout(DENSE, PyBridge.Dense(3 => 4), PyBridge.Dense(3 => 4, tanh)), (3, 5),
+        (p, s) -> Flux.Maxout(map((p, σ) -> Flux.Dense(p.weight, p.bias, σ), p,
+            (NNlib.relu, identity, tanh))...)),
+    "PairwiseFusion" => let layer = PyBridge.PairwiseFusion(+, PyBridge.Dense(3 => 3), NORMS[1])
+        (PyBridge.Chain(layer, y -> y[1] .* y[2]), (3, 5), (p, s) -> Flux.Chain(
+            Flux.PairwiseFusion(+, Flux.Dense(p[1][1].weight, p[1][1].bias),
+                flux_norm(Flux.BatchNorm, NORMS[1])(p[1][2], s[1][2])), y -> y[1] .* y[2]))
+    end,
+    ["Upsample $mode $size" => (PyBridge.Upsample(mode; options...), size,
+        (p, s) -> Flux.Upsample(mode; options...)) for (mode, size, options) in (
+        (:nearest, (3, 2, 2), (; scale=2)), (:nearest, (3, 2, 2, 1), (; size=(6, 6))),
+        (:bilinear, (3, 2, 2, 1), (; scale=(1.5, 2))), (:bilinear, (4, 3, 2, 1), (; size=(2, 7))),
+        (:trilinear, (2, 3, 2, 2, 1), (; size=(3, 4, 3))))]...,
+    ["PixelShuffle $size" => (PyBridge.PixelShuffle(2), size, (p, s) -> Flux.PixelShuffle(2))
+     for size in ((3, 4, 2), (2, 3, 8, 2), (2, 1, 2, 8, 1))]...,
+    ["$(nameof(type)) $size" => (getproperty(PyBridge, nameof(type))(wanted), size,
+        (p, s) -> type(wanted)) for type in (Flux.AdaptiveMaxPool, Flux.AdaptiveMeanPool)
+     for (wanted, size) in (((2,), (5, 2, 2)), ((2, 3), (5, 7, 2, 1)))]...,
+    "GlobalMaxPool" => (PyBridge.GlobalMaxPool(), (3, 4, 2, 2), (p, s) -> Flux.GlobalMaxPool()),
+    "DepthwiseConv" => let layer = PyBridge.DepthwiseConv((2, 3), 2 => 4, tanh; pad=1)
+        (layer, (4, 5, 2, 2), flux_conv(layer))
+    end,
+    "CrossCor" => let layer = PyBridge.CrossCor((3, 2), 2 => 3, tanh; stride=(2, 1), pad=1)
+        (layer, (6, 5, 2, 2), (p, s) -> Flux.CrossCor(
+            p.weight, p.bias, tanh; stride=(2, 1), pad=1))
+    end,
 ]
 
 # One of each kind: the quick run compares them with Flux, the long one has them under every system.
@@ -145,4 +217,10 @@ const KINDS = ("Dense", "Dense of a vector", "Dense with more axes",
     "BatchNorm (4, 2, 3) tanh", "BatchNorm affine=false track_stats=false",
     "InstanceNorm (4, 2, 3) affine=true track_stats=true", "GroupNorm (3, 4, 2)",
     "LayerNorm (3, 2) of (3, 2, 4)", "LayerNorm (5,) of (5, 3)", "WeightNorm dims=-1", "Chain",
-    "SkipConnection", "Parallel")
+    "SkipConnection", "Parallel", "RNN of (3, 4, 2)", "RNN with relu of (3, 4, 2)",
+    "RNN of a lambda of (3, 4, 2)", "LSTM of (3, 4, 2)", "GRU of (3, 4, 2)", "GRUv3 of (3, 4, 2)",
+    "LSTMCell of (3, 4)", "GRUCell of (3,)", "MultiHeadAttention of several",
+    "MultiHeadAttention scores", "Bilinear of (3, 4)", "Scale (3,)", "Maxout", "PairwiseFusion",
+    "Upsample nearest (3, 2, 2, 1)", "Upsample bilinear (3, 2, 2, 1)", "PixelShuffle (2, 3, 8, 2)",
+    "AdaptiveMaxPool (5, 7, 2, 1)", "AdaptiveMeanPool (5, 7, 2, 1)", "GlobalMaxPool",
+    "DepthwiseConv", "CrossCor")

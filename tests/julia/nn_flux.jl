@@ -1,18 +1,21 @@
 # The twins against Flux with the same weights: values, running statistics, gradients.
 
-const FLUX_NAMES = (scale=(:γ, :scale), bias=(:β, :bias), mean=(:μ,), var=(:σ²,),
-    weight=(:weight,), layer=(:layer,), g=(:g,))
+const FLUX_NAMES = (scale=(:γ, :scale), bias=(:β, :bias, :b), mean=(:μ,), var=(:σ²,),
+    weight=(:weight,), layer=(:layer,), g=(:g,), weight_in=(:Wi,), weight_hidden=(:Wh,),
+    weight_candidate=(:Wh_h̃,), q_proj=(:q_proj,), k_proj=(:k_proj,), v_proj=(:v_proj,),
+    out_proj=(:out_proj,))
 
 "What a Flux model, or its gradient, holds, in the shape of a twin's parameters or state."
 in_shape_of(tree::Tuple, model) = map(in_shape_of, tree, Tuple(model.layers))
 function in_shape_of(tree::NamedTuple{names}, model) where {names}
-    for wrapper in (:layers, :diag)
+    for wrapper in (:layers, :diag, :cell)
         isempty(tree) || !hasproperty(model, wrapper) || return in_shape_of(tree,
             getproperty(model, wrapper))
     end
     return NamedTuple{names}(map(names, values(tree)) do name, child
         field = only(filter(f -> hasproperty(model, f), FLUX_NAMES[name]))
-        child isa NamedTuple ? in_shape_of(child, model.layer) : getproperty(model, field)
+        part = getproperty(model, field)
+        child isa NamedTuple ? in_shape_of(child, part) : part
     end)
 end
 

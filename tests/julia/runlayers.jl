@@ -13,4 +13,5 @@ const TYPES_AND_MODES = ((Float64, true),)
     include("nn_cases.jl")
     include("nn_flux.jl")
     include("nn_numerics.jl")
+    include("nn_sequences.jl")
 end

@@ -129,10 +129,10 @@ input_of(xs::Tuple, i) = xs[i]
 mask_of(x, mask, i) = mask
 mask_of(::Tuple, masks::Tuple, i) = masks[i]
 
-function check_inputs(layer::Parallel, x)
+function check_inputs(layer, x)
     x isa Tuple && length(x) != length(layer.layers) && throw(ArgumentError(
-        "Parallel: expected one input, or a tuple of $(length(layer.layers)), got a tuple of " *
-        "$(length(x))."))
+        "$(title(layer)): expected one input, or a tuple of $(length(layer.layers)), got a " *
+        "tuple of $(length(x))."))
     return nothing
 end
 ChainRulesCore.@non_differentiable check_inputs(::Any, ::Any)
@@ -149,14 +149,15 @@ apply_child(f, params, state, x, key, training, mask) = (f(x), state)
 
 # Functions and most layers take no mask.
 takes_mask(layer) = false
-takes_mask(::Union{BatchNorm,InstanceNorm,GroupNorm,LayerNorm}) = true
+takes_mask(::Union{BatchNorm,InstanceNorm,GroupNorm,LayerNorm,Recurrence}) = true
+takes_mask(::MultiHeadAttention) = true
 ChainRulesCore.@non_differentiable takes_mask(::Any)
 
 check_mask_taken(layer, ::Nothing) = nothing
 function check_mask_taken(layer, mask)
     takes_mask(layer) && return nothing
     throw(ArgumentError(
-        "$(title(layer)): expected a layer that takes a mask, a normalisation, got none."))
+        "$(title(layer)): expected a layer that takes a mask, as a normalisation, got none."))
 end
 ChainRulesCore.@non_differentiable check_mask_taken(::Any, ::Any)
 

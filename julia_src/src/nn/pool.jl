@@ -82,7 +82,73 @@ julia> size(y)
 """
 struct GlobalMeanPool <: Layer end
 
-const Pool = Union{MaxPool,MeanPool,GlobalMeanPool}
+"""
+    GlobalMaxPool()
+
+The largest value of each channel over all axes in front of it, which become 1; at a tie as in
+[`MaxPool`](@ref). The twin in Python is `pybridge.nn.GlobalMaxPool`, the source
+`Flux.GlobalMaxPool`.
+
+# Examples
+```jldoctest
+julia> using PyBridge
+
+julia> y, _ = PyBridge.apply(PyBridge.GlobalMaxPool(), (;), (;), ones(4, 5, 3, 2));
+
+julia> size(y)
+(1, 1, 3, 2)
+```
+"""
+struct GlobalMaxPool <: Layer end
+
+"""
+    AdaptiveMaxPool(size)
+
+The maximum of each window, with windows that give an output of that size: of n elements m, with the
+stride `n ÷ m` and windows of `n - (m - 1) * stride`. All else is as in [`MaxPool`](@ref). The twin in
+Python is `pybridge.nn.AdaptiveMaxPool`, the source `Flux.AdaptiveMaxPool`.
+
+# Examples
+```jldoctest
+julia> using PyBridge
+
+julia> x = reshape(collect(0.0:4.0), 5, 1, 1);
+
+julia> vec(first(PyBridge.apply(PyBridge.AdaptiveMaxPool((2,)), (;), (;), x)))
+2-element Vector{Float64}:
+ 2.0
+ 4.0
+```
+"""
+struct AdaptiveMaxPool{N} <: Layer
+    size::NTuple{N,Int}
+end
+
+"""
+    AdaptiveMeanPool(size)
+
+The mean of each window, with the windows of [`AdaptiveMaxPool`](@ref). The twin in Python is
+`pybridge.nn.AdaptiveMeanPool`, the source `Flux.AdaptiveMeanPool`.
+
+# Examples
+```jldoctest
+julia> using PyBridge
+
+julia> x = reshape(collect(0.0:4.0), 5, 1, 1);
+
+julia> vec(first(PyBridge.apply(PyBridge.AdaptiveMeanPool((2,)), (;), (;), x)))
+2-element Vector{Float64}:
+ 1.0
+ 3.0
+```
+"""
+struct AdaptiveMeanPool{N} <: Layer
+    size::NTuple{N,Int}
+end
+
+const AdaptivePool = Union{AdaptiveMaxPool,AdaptiveMeanPool}
+const GlobalPool = Union{GlobalMaxPool,GlobalMeanPool}
+const Pool = Union{MaxPool,MeanPool,GlobalPool,AdaptivePool}
 
 init(key, ::Pool; T=Float32) = ((;), (;))
 
@@ -90,16 +156,29 @@ function apply(layer::Pool, params, state, x; key=nothing, training=:auto)
     return pooled(layer, x, pool_dims(layer, size(x))), state
 end
 
-pooled(::MaxPool, x, dims) = ruled(maxima, x, dims)
-pooled(::Union{MeanPool,GlobalMeanPool}, x, dims) = NNlib.meanpool(x, dims)
+pooled(::Union{MaxPool,GlobalMaxPool,AdaptiveMaxPool}, x, dims) = ruled(maxima, x, dims)
+pooled(::Pool, x, dims) = NNlib.meanpool(x, dims)
 
 function pool_dims(layer::Union{MaxPool,MeanPool}, x_size)
-    length(x_size) == length(layer.window) + 2 || throw(DimensionMismatch(
-        "$(title(layer)): expected an input with $(length(layer.window) + 2) axes, " *
-        "(space..., channels, batch), got size $x_size."))
+    check_rank(layer, x_size, length(layer.window))
     return NNlib.PoolDims(x_size, layer.window; stride=layer.stride, padding=layer.pad)
 end
-pool_dims(::GlobalMeanPool, x_size) = NNlib.PoolDims(x_size, x_size[1:end-2])
+function pool_dims(layer::AdaptivePool, x_size)
+    check_rank(layer, x_size, length(layer.size))
+    space = x_size[1:end-2]
+    all(space .>= layer.size) || throw(DimensionMismatch(
+        "$(title(layer)): expected at least $(layer.size) elements, got size $x_size."))
+    stride = space .÷ layer.size
+    return NNlib.PoolDims(x_size, space .- (layer.size .- 1) .* stride; stride)
+end
+pool_dims(::GlobalPool, x_size) = NNlib.PoolDims(x_size, x_size[1:end-2])
+
+function check_rank(layer, x_size, axes)
+    length(x_size) == axes + 2 && return nothing
+    throw(DimensionMismatch(
+        "$(title(layer)): expected an input with $(axes + 2) axes, (space..., channels, batch), " *
+        "got size $x_size."))
+end
 ChainRulesCore.@non_differentiable pool_dims(::Any, ::Any)
 
 # Two faults of NNlib's: its gradient goes to the first value of a window that is approximately
