@@ -138,7 +138,7 @@ def _refuse(options: argparse.Namespace, where: str, allowed: Sequence[str], fix
 
 def _named(options: Sequence[str]) -> str:
     """Write `--backend and --markdown`."""
-    from .consistency._wording import join
+    from .consistency.report import join
 
     return join([f"--{name}" for name in options])
 

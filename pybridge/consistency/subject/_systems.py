@@ -17,6 +17,7 @@ from jax.core import Tracer
 from ..._errors import JuliaError
 from ...finite import TOLERANCES
 from ...jaxprs import contains, equations
+from ...transforms import hessian, jvp, value_and_grad, vjp
 from ._subject import Arrays, Subject, is_moving
 
 # With these, a batch of points computes more than each point, or cannot be computed.
@@ -235,17 +236,15 @@ class JuliaSystem:
 
     def reverse(self, xs: Arrays) -> tuple[Any, Any]:
         """Value and gradient of the weighted sum; with ForwardDiff, in its own chunks."""
-        import pybridge as pb
-
         args, subject = self._subject.args_at(xs), self._subject
         if self._scalar:
             numbers = subject.argnums()
-            value, gradient = pb.value_and_grad(subject.f, numbers, backend=self.name)(*args)
+            value, gradient = value_and_grad(subject.f, numbers, backend=self.name)(*args)
             scale = self._weighted.weights[0].item()
             return subject._floats(value), tuple(
                 scale * np.asarray(g) for g in jax.tree.leaves(gradient)
             )
-        value, pull = pb.vjp(subject.f, *args, backend=self.name)
+        value, pull = vjp(subject.f, *args, backend=self.name)
         cotangents = pull(self._cotangent(value))
         found = [
             np.asarray(ct)
@@ -256,8 +255,6 @@ class JuliaSystem:
 
     def forward(self, xs: Arrays, vs: Arrays) -> tuple[Any, Any]:
         """Value and tangent along a direction."""
-        import pybridge as pb
-
         subject = self._subject
         tangents = subject.args_at(vs)
         moving = iter(vs)
@@ -266,15 +263,13 @@ class JuliaSystem:
             for x in jax.tree.leaves(tangents)
         ]
         tangents = jax.tree.unflatten(jax.tree.structure(tangents), leaves)
-        value, tangent = pb.jvp(subject.f, subject.args_at(xs), tangents, backend=self.name)
+        value, tangent = jvp(subject.f, subject.args_at(xs), tangents, backend=self.name)
         return subject._floats(value), subject._floats(tangent)
 
     def second(self, xs: Arrays, vs: Arrays) -> tuple[Any, Any]:
         """Gradient's derivative along a direction, from the Hessian."""
-        import pybridge as pb
-
         subject, numbers = self._subject, self._subject.argnums()
-        blocks = pb.hessian(subject.f, numbers, backend=self.name)(*subject.args_at(xs))
+        blocks = hessian(subject.f, numbers, backend=self.name)(*subject.args_at(xs))
         flat = [np.asarray(b) for b in jax.tree.leaves(blocks)]
         rows = []
         for i, x in enumerate(xs):

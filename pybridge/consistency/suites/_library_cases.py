@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..._errors import BridgeError
+from ...interop import from_julia
 
 # The points where formulas change are at round numbers as a rule: these, and what is between them.
 _LINE = [-800.0, -20.0, *np.arange(-6.0, 6.5, 0.5), 20.0, 800.0]
@@ -215,13 +216,11 @@ def _called(function: Callable[..., Any], ask: _Ask, *args: Any) -> Any:
 
 def nnlib_cases() -> Iterator[LibraryCase]:
     """List NNlib's activation functions, by its own list of them; starts Julia."""
-    import pybridge as pb
-
     try:
-        names = pb.from_julia("() -> collect(codeunits(join(NNlib.ACTIVATIONS, ' ')))")()
+        names = from_julia("() -> collect(codeunits(join(NNlib.ACTIVATIONS, ' ')))")()
     except BridgeError as error:
         yield LibraryCase("NNlib", reason=str(error).splitlines()[0])
         return
     for name in sorted(bytes(names).decode().split()):
-        f = pb.from_julia(f"x -> NNlib.{name}.(x)")
+        f = from_julia(f"x -> NNlib.{name}.(x)")
         yield LibraryCase(f"NNlib.{name}", f, (np.asarray(_LINE),))
