@@ -170,7 +170,7 @@ class CheckRun:
             return
         if not any(b.name == "jax" for b in self.rows):
             return
-        modes = [mode for name, mode in self.given.point.slopes if name == "jax"]
+        modes = [mode for name, mode in self.given.point.derivatives if name == "jax"]
         own = ask_in_own_precision(self.subject, self.weighted, modes)
         context = replace(self.given, own=own, inside=self.inside, findings=tuple(self.findings))
         self.findings += detect_once(context)
@@ -199,14 +199,14 @@ def _find_cause(point: Point) -> Cause | None:
 
 
 def _with_deviation(answer: SystemAnswer, point: Point) -> SystemAnswer:
-    """Add the largest difference from finite differences, where these know the slope."""
-    slopes = point.slopes.get((answer.system, answer.mode))
-    if slopes is None or not point.is_finite():
+    """Add the largest difference from finite differences, where these know the derivative."""
+    derivatives = point.derivatives.get((answer.system, answer.mode))
+    if derivatives is None or not point.is_finite():
         return answer
     gaps = [
-        abs(slope - one.value) / (1.0 + abs(one.value))
-        for slope, one in zip(slopes, map(point.along, point.lines), strict=True)
-        if one.kind in ("smooth", "edge") and np.isfinite(one.value)
+        abs(derivative - reference.value) / (1.0 + abs(reference.value))
+        for derivative, reference in zip(derivatives, map(point.along, point.lines), strict=True)
+        if reference.kind in ("smooth", "edge") and np.isfinite(reference.value)
     ]
     return replace(answer, deviation=max(gaps)) if gaps else answer
 

@@ -30,7 +30,7 @@ KINDS = {
     "finite": "all systems agree, and differ from finite differences",
     "second-order": "second derivatives differ, or are not symmetric",
     "non-finite": "a derivative is NaN or infinite where the value is finite, or the value is",
-    "kink": "the one-sided slopes differ, and each system makes a choice",
+    "kink": "the one-sided derivatives differ, and each system makes a choice",
     "special-case": "one point is treated apart from its neighbours, and the derivative shows it",
     "precision": "the caller's precision loses digits that another formula keeps",
     "out-of-bounds": "an index is out of bounds",
@@ -130,9 +130,9 @@ class SlopeCurve:
         element: which of its elements.
         steps: distances from the point, ascending, 0 among them.
         values: the weighted value at each.
-        left: the slope from the left.
-        right: the slope from the right.
-        choices: the slope that each system gives.
+        left: the derivative from the left.
+        right: the derivative from the right.
+        choices: the derivative that each system gives.
         probe: the name of the point.
     """
 

@@ -52,7 +52,7 @@ def kink_report() -> Report:
         Finding(
             "out-of-bounds",
             "error",
-            "an index is out of bounds: reverse mode drops the slope that forward mode gives",
+            "an index is out of bounds: reverse mode drops the derivative that forward mode gives",
             ("jax",),
             "reverse",
             "given",
@@ -97,7 +97,7 @@ def kink_report() -> Report:
         Finding(
             "kink",
             "note",
-            "the function has a kink: the slope is 0 from the left and 1 from the right",
+            "the function has a kink: the derivative is 0 from the left and 1 from the right",
             ("jax", "forwarddiff"),
             "forward",
             "zeros",
@@ -106,7 +106,7 @@ def kink_report() -> Report:
             Location("/home/ada/model.py", 14, "leaky", "return jnp.maximum(x, 0).sum()"),
             "max",
             {"left": 0.0, "right": 1.0, "jax": 0.5, "forwarddiff": 0.0},
-            "Any slope between the two is a valid choice",
+            "Any derivative between the two is a valid choice",
         ),
         Finding(
             "unsupported",

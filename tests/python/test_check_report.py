@@ -47,8 +47,8 @@ def report_of(*answers, findings=(), systems=(JAX, FINITE), probe="given"):
 
 
 def answer(system="jax", mode="reverse", derivative=1.0, deviation=0.0, **kwargs):
-    slopes = {"args[0]": np.asarray(derivative)}
-    return SystemAnswer(system, mode, "given", {"": np.ones(())}, slopes, deviation, **kwargs)
+    derivatives = {"args[0]": np.asarray(derivative)}
+    return SystemAnswer(system, mode, "given", {"": np.ones(())}, derivatives, deviation, **kwargs)
 
 
 # ---------------------------------------------------------------------- cells
@@ -122,13 +122,13 @@ def test_a_refusal_leaves_the_answers_that_there_are():
 
 
 def test_each_argument_has_a_deviation_of_its_own():
-    def slopes(first, second):
+    def derivatives(first, second):
         return {"args[0]": np.array(first), "args[1]": np.array(second)}
 
     value = {"": np.ones(())}
     report = report_of(
-        SystemAnswer("jax", "reverse", "given", value, slopes([1.0, 3.0], 2.0), 1 / 3),
-        SystemAnswer("finite", "forward", "given", value, slopes([1.0, 2.0], 2.0)),
+        SystemAnswer("jax", "reverse", "given", value, derivatives([1.0, 3.0], 2.0), 1 / 3),
+        SystemAnswer("finite", "forward", "given", value, derivatives([1.0, 2.0], 2.0)),
     )
     deviations = {
         case.argument: cell(report, case, JAX).deviation
@@ -139,16 +139,20 @@ def test_each_argument_has_a_deviation_of_its_own():
     assert deviations == {"args[0]": pytest.approx(1 / 3), "args[1]": 0.0}
 
 
-def test_the_deviation_of_an_argument_leaves_out_what_has_no_slope():
-    def slopes(first, second):
+def test_the_deviation_of_an_argument_leaves_out_what_has_no_derivative():
+    def derivatives(first, second):
         return {"args[0]": np.array(first), "args[1]": np.array(second)}
 
     value = {"": np.ones(())}
     report = report_of(
         # The last element is at a kink, which the answer's own deviation leaves out.
-        SystemAnswer("jax", "reverse", "given", value, slopes([np.inf, 1.0, 9.0], 2.0), 0.0),
-        SystemAnswer("jax", "forward", "given", value, slopes([1.0, np.nan, 2.0], 2.0), np.nan),
-        SystemAnswer("finite", "forward", "given", value, slopes([np.inf, 1.0, 2.0], 2.0), 0.0),
+        SystemAnswer("jax", "reverse", "given", value, derivatives([np.inf, 1.0, 9.0], 2.0), 0.0),
+        SystemAnswer(
+            "jax", "forward", "given", value, derivatives([1.0, np.nan, 2.0], 2.0), np.nan
+        ),
+        SystemAnswer(
+            "finite", "forward", "given", value, derivatives([np.inf, 1.0, 2.0], 2.0), 0.0
+        ),
     )
     assert cell(report, Case("given", "reverse", "args[0]"), JAX).deviation == 0.0
     assert math.isnan(cell(report, Case("given", "forward", "args[0]"), JAX).deviation)
@@ -168,10 +172,10 @@ def test_finite_differences_are_the_reference():
 
 
 def test_many_arguments_share_a_row_but_those_with_findings():
-    slopes = {f"args[{i}]": np.ones(()) for i in range(30)}
+    derivatives = {f"args[{i}]": np.ones(()) for i in range(30)}
     finding = Finding("minority", "error", "", ("jax",), "reverse", "given", "args[17]")
     report = report_of(
-        SystemAnswer("jax", "reverse", "given", {}, slopes, 0.1), findings=(finding,)
+        SystemAnswer("jax", "reverse", "given", {}, derivatives, 0.1), findings=(finding,)
     )
     rows = [case.argument for case in cases(report) if case.mode == "reverse"]
     assert rows == ["", "args[17]"]
@@ -402,8 +406,8 @@ def test_the_drawing_of_a_kink_stands_with_its_finding():
     text = check_to_html(kink_report())
     card = re.search(r'<section class="card" id="finding-5">.*?</section>', text, re.DOTALL)
     assert card is not None and card[0].count("<figure") == 1
-    assert "slope from the right: 1" in card[0]
-    rest = text.split("<h2>Slopes at kinks</h2>")[1]
+    assert "derivative from the right: 1" in card[0]
+    rest = text.split("<h2>Derivatives at kinks</h2>")[1]
     assert rest.count("<figure") == 1 and "args[1]" in rest
 
 
@@ -476,10 +480,10 @@ def curve_with(values, left, right, **choices):
     return SlopeCurve("args[0]", (), steps, np.asarray(values), left, right, choices)
 
 
-def test_tangents_meet_at_the_point_and_have_their_slopes():
+def test_tangents_meet_at_the_point_and_have_their_derivatives():
     text = curve_html(curve_with([1.0, 0.5, 0.0, 1.0, 2.0], -1.0, 2.0, jax=0.5))
-    x1, y1, x2, y2 = coordinates(text, "left-slope")
-    a1, b1, a2, b2 = coordinates(text, "right-slope")
+    x1, y1, x2, y2 = coordinates(text, "left-derivative")
+    a1, b1, a2, b2 = coordinates(text, "right-derivative")
     c1, d1, c2, d2 = coordinates(text, "choice c0")
     assert (x2, y2) == (a1, b1) == pytest.approx(((c1 + c2) / 2, (d1 + d2) / 2), abs=0.1)
     left, right = (y2 - y1) / (x2 - x1), (b2 - b1) / (a2 - a1)
@@ -495,16 +499,16 @@ def test_systems_with_the_same_choice_share_a_line():
     assert text.split("<figcaption>")[0].count('class="choice') == 2
 
 
-def test_a_choice_outside_of_the_slopes_is_said_to_be():
+def test_a_choice_outside_of_the_derivatives_is_said_to_be():
     text = curve_html(curve_with([1.0, 0.0, 1.0], -1.0, 1.0, jax=1.5, zygote=1.0))
     assert "jax: 1.5, not between the two" in text
     assert "zygote: 1<" in text
 
 
-def test_an_infinite_slope_is_upright_and_nan_is_not_drawn():
+def test_an_infinite_derivative_is_upright_and_nan_is_not_drawn():
     text = curve_html(curve_with([math.nan, 0.0, 1.0], math.nan, math.inf, jax=math.inf))
-    assert coordinates(text, "left-slope") is None
-    x1, y1, x2, y2 = coordinates(text, "right-slope")
+    assert coordinates(text, "left-derivative") is None
+    x1, y1, x2, y2 = coordinates(text, "right-derivative")
     assert x1 == x2 and y1 != y2
     assert "nan" not in re.sub("<figcaption>.*|aria-label=.*?>", "", text)
 

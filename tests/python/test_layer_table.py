@@ -52,7 +52,7 @@ def test_titles_are_unique():
 def test_a_wrong_gradient_is_reported(monkeypatch):
     from pybridge.consistency.suites import _layers
 
-    monkeypatch.setattr(_layers, "_slope_difference", lambda *_: 0.1)
+    monkeypatch.setattr(_layers, "_gradient_error", lambda *_: 0.1)
     assert compare(CASES[0], FINITE, "float64").status == "wrong"
     documented = replace(CASES[0], known={"finite": "planted"})
     assert compare(documented, FINITE, "float64") == LayerAnswer("known", 0.0, 0.1, "planted")

@@ -294,7 +294,7 @@ def test_select_scenarios():
         ('name = "corner"', 'name = "square"', "same name twice"),
         ("derivative = 6.0\n", "", "either a derivative or a subdifferential"),
         ("derivative = 6.0\n", "derivative = [6.0]\n", r"derivative of shape \(\)"),
-        ("[-1.0, 1.0]", "[1.0, -1.0]", "the least slope first"),
+        ("[-1.0, 1.0]", "[1.0, -1.0]", "the least derivative first"),
         ("[-1.0, 1.0]", "[1.0]", "two ends"),
         ('"tracker"', '"trakcer"', "a known AD system"),
         ('kind = "fails"', 'kind = "broken"', "a kind in"),

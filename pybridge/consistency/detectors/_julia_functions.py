@@ -159,7 +159,7 @@ def _keep_away(finding: Finding, seen: Sightings, source: str) -> Finding:
         what += f"write {guarded}."
     else:
         what = f"Write {guarded}, with {v} its argument and what is right there for `zero`."
-    return replace(_at(finding, sighting), advice=f"{name} has no finite slope there. {what}")
+    return replace(_at(finding, sighting), advice=f"{name} has no finite derivative there. {what}")
 
 
 def _unused_name(source: str) -> str:

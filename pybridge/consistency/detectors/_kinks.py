@@ -37,19 +37,19 @@ def find_change(
     for t in (-step, 0.0, step):
         seen: list[tuple[Any, Location | None, bytes]] = []
 
-        def visit(one: Seen, seen: list[Any] = seen) -> None:
-            ins = [np.asarray(x) for x in one.ins]
-            seen.append((one.eqn.primitive.name, one.line, _choice(one, ins)))
+        def visit(visited: Seen, seen: list[Any] = seen) -> None:
+            ins = [np.asarray(x) for x in visited.ins]
+            seen.append((visited.eqn.primitive.name, visited.line, _choice(visited, ins)))
 
         pairs = zip(point.xs, line.vs, strict=True)
         with contextlib.suppress(Exception):
             walk(closed, [np.asarray(x + t * v, x.dtype) for x, v in pairs], _TIES, visit)
         runs.append(seen)
     before, at, after = runs
-    for one, other in ((before, after), (before, at), (at, after)):
+    for first, second in ((before, after), (before, at), (at, after)):
         # Where a branch changes, so do all operations after it: only the common start counts.
         for (name, place, choice), (other_name, other_place, changed) in zip(
-            one, other, strict=False
+            first, second, strict=False
         ):
             if (name, place) != (other_name, other_place):
                 break
@@ -126,19 +126,21 @@ def _is_tied(name: str, ins: list[np.ndarray], params: Any) -> bool:
 
 
 def judge_kink(
-    point: Point, line: Line, one: DirectionalDerivative, place: tuple[Any, Any]
+    point: Point, line: Line, reference: DirectionalDerivative, place: tuple[Any, Any]
 ) -> list[Finding]:
-    """Say what each system chooses at a kink, and whether the choice lies between the slopes."""
+    """Say what each system chooses at a kink, and whether it lies between the one-sided ones."""
     unit = point.unit(line)
-    choices = {who: point.slope(who, line) / unit for who in point.slopes if _is_own_mode(who)}
-    low, high = sorted((one.low / unit, one.high / unit))
-    slack = 10.0 * one.error / abs(unit) + 1e-4 * (1e-3 + abs(low) + abs(high))
-    inside = {
-        who: bool(low - slack <= slope <= high + slack)
-        for who, slope in choices.items()
-        if np.isfinite(slope)
+    choices = {
+        who: point.derivative(who, line) / unit for who in point.derivatives if _is_own_mode(who)
     }
-    left, right = one.left / unit, one.right / unit
+    low, high = sorted((reference.low / unit, reference.high / unit))
+    slack = 10.0 * reference.error / abs(unit) + 1e-4 * (1e-3 + abs(low) + abs(high))
+    inside = {
+        who: bool(low - slack <= derivative <= high + slack)
+        for who, derivative in choices.items()
+        if np.isfinite(derivative)
+    }
+    left, right = reference.left / unit, reference.right / unit
     shown = choice_numbers({who: choices[who] for who in inside})
     numbers = {"left": left, "right": right, **shown}
     findings = []
@@ -150,14 +152,14 @@ def judge_kink(
         "primitive": place[1],
         "numbers": numbers,
     }
-    slopes = f"{left:.4g} from the left and {right:.4g} from the right"
+    derivatives = f"{left:.4g} from the left and {right:.4g} from the right"
     wrong = tuple(dict.fromkeys(who[0] for who, is_in in inside.items() if not is_in))
     if wrong:
         findings.append(
             Finding(
                 "kink",
                 "error",
-                f"the slope is {slopes}, and {join(wrong)} "
+                f"the derivative is {derivatives}, and {join(wrong)} "
                 f"{gives(wrong)} another that does not lie between them",
                 systems=wrong,
                 **common,
@@ -171,7 +173,7 @@ def judge_kink(
             Finding(
                 "kink",
                 "note",
-                f"the slope is {slopes}; each system makes a choice between them",
+                f"the derivative is {derivatives}; each system makes a choice between them",
                 systems=right_ones,
                 **common,
                 advice="No fault: there is no derivative here. Smooth the function, or choose "
@@ -186,19 +188,19 @@ def _is_own_mode(who: tuple[str, str]) -> bool:
 
 
 def choice_numbers(choices: dict[tuple[str, str], float]) -> dict[str, float]:
-    """Name slopes by their systems, and by the mode where the modes of one differ."""
+    """Name derivatives by their systems, and by the mode where the modes of one differ."""
     numbers: dict[str, float] = {}
-    for (name, mode), slope in choices.items():
+    for (name, mode), derivative in choices.items():
         same = all(
-            np.isclose(other, slope, rtol=1e-7, atol=1e-12, equal_nan=True)
+            np.isclose(other, derivative, rtol=1e-7, atol=1e-12, equal_nan=True)
             for (other_name, _), other in choices.items()
             if other_name == name
         )
-        numbers[name if same else f"{name} ({mode})"] = slope
+        numbers[name if same else f"{name} ({mode})"] = derivative
     return numbers
 
 
-def curve(point: Point, line: Line, one: DirectionalDerivative) -> SlopeCurve:
+def curve(point: Point, line: Line, reference: DirectionalDerivative) -> SlopeCurve:
     """Sample the function along a line through a kink."""
     grid = np.linspace(1.0, 0.0, TOLERANCES.levels, endpoint=False) * 0.5
     ts = np.concatenate([grid, -grid])
@@ -207,51 +209,51 @@ def curve(point: Point, line: Line, one: DirectionalDerivative) -> SlopeCurve:
     values = np.concatenate([rows @ weights, [point.origin @ weights]])
     steps = np.concatenate([ts, [0.0]]) * line.scale
     order = np.argsort(steps)
-    choices = {who: point.slope(who, line) / line.scale for who in point.slopes
+    choices = {who: point.derivative(who, line) / line.scale for who in point.derivatives
                if _is_own_mode(who)}  # fmt: skip
     return SlopeCurve(
         point.subject.paths[line.leaf or 0],
         line.element,
         steps[order],
         values[order],
-        one.left / line.scale,
-        one.right / line.scale,
+        reference.left / line.scale,
+        reference.right / line.scale,
         choice_numbers(choices),
         point.probe.name,
     )
 
 
 def judge_break(
-    point: Point, line: Line, one: DirectionalDerivative, place: tuple[Any, Any]
+    point: Point, line: Line, reference: DirectionalDerivative, place: tuple[Any, Any]
 ) -> Finding | None:
-    """Say that a value jumps, or that a slope has no bound, where systems give a number."""
+    """Say that a value jumps, or that a derivative has no bound, where systems give a number."""
     unit = point.unit(line)
-    slopes = {who: point.slope(who, line) / unit for who in point.slopes
+    derivatives = {who: point.derivative(who, line) / unit for who in point.derivatives
               if _is_own_mode(who)}  # fmt: skip
     common = {
-        "systems": tuple(dict.fromkeys(name for name, _ in slopes)),
+        "systems": tuple(dict.fromkeys(name for name, _ in derivatives)),
         "probe": point.probe.name,
         "argument": point.subject.paths[line.leaf or 0],
         "element": line.element or None,
         "location": place[0],
         "primitive": place[1],
     }
-    numbers = {"left": one.left / unit, "right": one.right / unit}
-    numbers |= choice_numbers(slopes)
-    if one.kind == "jump":
+    numbers = {"left": reference.left / unit, "right": reference.right / unit}
+    numbers |= choice_numbers(derivatives)
+    if reference.kind == "jump":
         return Finding(
             "special-case",
             "note",
-            "the value jumps here; the systems give the slope of the side that is taken",
+            "the value jumps here; the systems give the derivative of the side that is taken",
             numbers=numbers,
             advice="A derivative says nothing about a jump: optimisation does not see it.",
             **common,
         )
-    if one.kind == "vertical" and all(np.isfinite(list(slopes.values()))):
+    if reference.kind == "vertical" and all(np.isfinite(list(derivatives.values()))):
         return Finding(
             "special-case",
             "warning",
-            "the slope has no bound here, and the systems give a finite number",
+            "the derivative has no bound here, and the systems give a finite number",
             numbers=numbers,
             advice="The number comes from a guard or a convention of one operation.",
             **common,

@@ -20,7 +20,7 @@ def merge_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         findings = [f for f in findings if f.title != VALUE_NOT_FINITE]
     kept = sorted(_once(findings), key=_gravity)
     # A derivative that is NaN says all about an argument at a point: whether the value jumps there
-    # as well, and which elements differences know a slope of, is no news.
+    # as well, and which elements differences know a derivative of, is no news.
     errors = [f for f in kept if f.kind == "non-finite" and f.severity == "error"]
     errors = [f for f in errors if f.mode != "second"]
     lesser = ("non-finite", "special-case")

@@ -71,53 +71,57 @@ def _find_in_value(context: Context) -> Finding:
 
 def _places(point: Point) -> Iterator[tuple[Who, Line, int]]:
     """Yield the elements of derivatives that are not finite, a few of each."""
-    for who, slopes in point.slopes.items():
+    for who, derivatives in point.derivatives.items():
         if who in point.gradients:
             for leaf, g in enumerate(point.gradients[who]):
                 bad = np.argwhere(~np.isfinite(g))
                 for element in bad[:_ELEMENTS]:
                     yield who, unit_line(point.xs, leaf, tuple(map(int, element))), len(bad)
             continue
-        bad = [line for line, slope in zip(point.lines, slopes, strict=True)
-               if not np.isfinite(slope)]  # fmt: skip
+        bad = [line for line, derivative in zip(point.lines, derivatives, strict=True)
+               if not np.isfinite(derivative)]  # fmt: skip
         for line in bad[:_ELEMENTS]:
             yield who, line, len(bad)
 
 
 def _finding(point: Point, line: Line, whos: list[Who], many: int) -> Finding:
-    one = point.along(line)
+    reference = point.along(line)
     names = tuple(dict.fromkeys(name for name, _ in whos))
     modes = {mode for _, mode in whos if mode in ("forward", "reverse")}
     mode = modes.pop() if len(modes) == 1 else None
-    slopes = {who: point.slope(who, line) for who in whos}
-    shown = float(next(iter(slopes.values())))
+    derivatives = {who: point.derivative(who, line) for who in whos}
+    shown = float(next(iter(derivatives.values())))
     unit = point.unit(line)
     others = {
-        who: slope
-        for who, slope in ((who, point.slope(who, line)) for who in point.slopes)
-        if who not in whos and np.isfinite(slope) and who[1] in ("forward", "reverse")
+        who: derivative
+        for who, derivative in ((who, point.derivative(who, line)) for who in point.derivatives)
+        if who not in whos and np.isfinite(derivative) and who[1] in ("forward", "reverse")
     }
-    numbers: dict[str, Any] = {f"{n} ({m})": s / unit for (n, m), s in (slopes | others).items()}
-    numbers["finite"] = one.value / unit
+    numbers: dict[str, Any] = {
+        f"{n} ({m})": s / unit for (n, m), s in (derivatives | others).items()
+    }
+    numbers["finite"] = reference.value / unit
     where = f"{join(names)}{f' in {mode} mode' if mode else ''} {gives(names)}"
     title = f"{where} {_word(shown)}, where the value is finite"
     severity, advice = "error", _ADVICE_IN_JULIA if point.subject.is_julia else _ADVICE_IN_PYTHON
-    if one.kind == "vertical" and not others:
-        agree = all(np.isinf(s) and s == one.value for s in slopes.values())
+    if reference.kind == "vertical" and not others:
+        agree = all(np.isinf(s) and s == reference.value for s in derivatives.values())
         severity = "note" if agree else "warning"
-        title = f"{where} {_word(shown)}: the slope has no bound here"
-        advice = "The slope grows without end. Keep away from this point, or bound the slope."
-    elif one.kind in ("jump", "vertical", "undefined") or not np.isfinite(one.value):
+        title = f"{where} {_word(shown)}: the derivative has no bound here"
+        advice = (
+            "The derivative grows without end. Keep away from this point, or bound the derivative."
+        )
+    elif reference.kind in ("jump", "vertical", "undefined") or not np.isfinite(reference.value):
         severity = "warning"
-        title = f"{where} {_word(shown)}, at a point where the function has no slope"
+        title = f"{where} {_word(shown)}, at a point where the function has no derivative"
         if others:
             severity = "error"
             title = f"{where} {_word(shown)}, where the value is finite"
-    elif one.kind == "kink":
-        title += f"; the slope is {one.left / unit:.4g} from the left"
-        title += f" and {one.right / unit:.4g} from the right"
+    elif reference.kind == "kink":
+        title += f"; the derivative is {reference.left / unit:.4g} from the left"
+        title += f" and {reference.right / unit:.4g} from the right"
     else:
-        title += f", and differences give {one.value / unit:.6g}"
+        title += f", and differences give {reference.value / unit:.6g}"
     if many > 1:
         numbers["places"] = many
         title += f" (and in {many - 1} more)"

@@ -42,7 +42,7 @@ def detect_wrong_second_order(context: Context) -> Iterator[Finding]:
     if not context.is_comparable or wrong:
         return
     for system in point.systems:
-        if "second" in system.modes and any(name == system.name for name, _ in point.slopes):
+        if "second" in system.modes and any(name == system.name for name, _ in point.derivatives):
             context.say(f"{point.probe.name}: {system.name}, second order")
             yield from _compare_second(point, system, context.seed)
 
@@ -102,21 +102,23 @@ def _compare_with_differences(
         return _gradients(system, point, line, ts)
 
     # A gradient has a thousand components where a value has one, and where all of them agree
-    # already no one-sided slopes are needed. The estimate's error is no excuse here.
+    # already no one-sided derivatives are needed. The estimate's error is no excuse here.
     first = two_sided_derivative(Curve(sample, origin, eps=point.eps))
     with np.errstate(all="ignore"):
         if np.all(np.abs(flat - first) <= _slack(flat, first, origin, point)):
             return []
     noise, ones = noise_along(sample, origin, line, point.xs, point.eps), np.ones_like(origin)
     for factor in _FACTORS:
-        one = closely(sample, origin, ones, line, point.xs, point.eps, factor, noise)
-        tables.append(one)
-        bad = _different(flat, one, origin, point)
+        reference = closely(sample, origin, ones, line, point.xs, point.eps, factor, noise)
+        tables.append(reference)
+        bad = _different(flat, reference, origin, point)
         if not bad.any():
             return []
-    bad = np.logical_and.reduce([_different(flat, one, origin, point) for one in tables])
-    middle = np.median([one.components for one in tables], axis=0)
-    spread = np.ptp([one.components for one in tables], axis=0)
+    bad = np.logical_and.reduce(
+        [_different(flat, reference, origin, point) for reference in tables]
+    )
+    middle = np.median([reference.components for reference in tables], axis=0)
+    spread = np.ptp([reference.components for reference in tables], axis=0)
     with np.errstate(all="ignore"):
         bad &= (np.abs(flat - middle) > 5.0 * spread) | ~np.isfinite(flat)
         bad &= ~(np.abs(flat - middle) <= 10.0 * _unsteady(system, point, line, flat))
@@ -174,14 +176,14 @@ def _unsteady(system: Any, point: Point, line: Line, flat: np.ndarray) -> np.nda
 
 
 def _different(
-    flat: np.ndarray, one: DirectionalDerivative, origin: np.ndarray, point: Point
+    flat: np.ndarray, reference: DirectionalDerivative, origin: np.ndarray, point: Point
 ) -> np.ndarray:
     """Mark the components that differ for sure, where the gradient is smooth."""
-    components = one.components
+    components = reference.components
     with np.errstate(all="ignore"):
-        slack = 10.0 * one.errors + _slack(flat, components, origin, point, one.smooth)
+        slack = 10.0 * reference.errors + _slack(flat, components, origin, point, reference.smooth)
         gap = np.abs(flat - components)
-        known = one.smooth & np.isfinite(components) & np.isfinite(one.errors)
+        known = reference.smooth & np.isfinite(components) & np.isfinite(reference.errors)
         return known & ((gap > slack) | ~np.isfinite(flat))
 
 
@@ -226,12 +228,14 @@ def _symmetry(
         _, turned = system.second(point.xs, other.vs)
     except Exception:
         return []
-    one = [float(np.sum(np.real(h * v))) for h, v in zip(hs, other.vs, strict=True)]
-    two = [float(np.sum(np.real(np.asarray(h) * v))) for h, v in zip(turned, line.vs, strict=True)]
+    first = [float(np.sum(np.real(h * v))) for h, v in zip(hs, other.vs, strict=True)]
+    second = [
+        float(np.sum(np.real(np.asarray(h) * v))) for h, v in zip(turned, line.vs, strict=True)
+    ]
     size = sum(float(np.sum(np.abs(h * v))) for h, v in zip(hs, other.vs, strict=True))
     size += sum(float(np.sum(np.abs(np.asarray(h) * v))) for h, v in
                 zip(turned, line.vs, strict=True))  # fmt: skip
-    left, right = sum(one), sum(two)
+    left, right = sum(first), sum(second)
     # What rounding of the gradient itself amounts to.
     floor = (
         1e3

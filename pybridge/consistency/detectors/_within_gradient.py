@@ -87,9 +87,9 @@ def detect_mode_dependence(context: Context) -> list[Finding]:
     """Find out what asking `within_gradient` does.
 
     Returns:
-        A note where the slope is another inside, and the value the same. An error where a system
-        takes the value from outside and the derivative from inside. A warning where calls inside
-        differ.
+        A note where the derivative is another inside, and the value the same. An error where a
+        system takes the value from outside and the derivative from inside. A warning where calls
+        inside differ.
     """
     point = context.point
     if context.inside is None:
@@ -102,14 +102,16 @@ def detect_mode_dependence(context: Context) -> list[Finding]:
         within = point.along(line)
         if _differ(outside, within.value):
             numbers = {"plain": outside.value, "inside": within.value}
-            title = "the function asks within_gradient, and has another slope inside"
-            names = tuple(dict.fromkeys(name for name, _ in point.slopes))
+            title = "the function asks within_gradient, and has another derivative inside"
+            names = tuple(dict.fromkeys(name for name, _ in point.derivatives))
             return [mode_dependent(point, title, numbers, names)]
     return []
 
 
 def _random(point: Point) -> Finding:
-    note = mode_dependent(point, "", {}, tuple(dict.fromkeys(name for name, _ in point.slopes)))
+    note = mode_dependent(
+        point, "", {}, tuple(dict.fromkeys(name for name, _ in point.derivatives))
+    )
     return replace(
         note,
         kind="random",
@@ -120,8 +122,10 @@ def _random(point: Point) -> Finding:
     )
 
 
-def _differ(one: DirectionalDerivative, slope: float) -> bool:
-    return bool(np.isfinite(one.value) and not np.isclose(one.value, slope, rtol=1e-6))
+def _differ(reference: DirectionalDerivative, derivative: float) -> bool:
+    return bool(
+        np.isfinite(reference.value) and not np.isclose(reference.value, derivative, rtol=1e-6)
+    )
 
 
 def _find_mixed(point: Point, outside: Sequence[DirectionalDerivative]) -> list[Finding]:
@@ -132,7 +136,7 @@ def _find_mixed(point: Point, outside: Sequence[DirectionalDerivative]) -> list[
 
     Args:
         point: a point that sees the function as it is inside.
-        outside: the slopes of the plain function.
+        outside: the derivatives of the plain function.
     """
     plain = np.asarray(point.weighted.flat(point.plain), float)
     for who, ys in point.values.items():
@@ -140,15 +144,17 @@ def _find_mixed(point: Point, outside: Sequence[DirectionalDerivative]) -> list[
             continue
         if np.allclose(point.origin, plain, rtol=1e-6):
             continue
-        for line, one in zip(point.lines, outside, strict=True):
-            slope = point.slope(who, line)
-            if one.kind == "smooth" and point.tolerance(one, slope, line) < abs(slope - one.value):
-                return [_mixed(point, who, line, slope, one)]
+        for line, reference in zip(point.lines, outside, strict=True):
+            derivative = point.derivative(who, line)
+            if reference.kind == "smooth" and point.tolerance(reference, derivative, line) < abs(
+                derivative - reference.value
+            ):
+                return [_mixed(point, who, line, derivative, reference)]
     return []
 
 
 def _mixed(
-    point: Point, who: Who, line: Line, slope: float, outside: DirectionalDerivative
+    point: Point, who: Who, line: Line, derivative: float, outside: DirectionalDerivative
 ) -> Finding:
     unit, weights = point.unit(line), point.weighted.flat_weights
     value = float(np.asarray(point.weighted.flat(point.plain), float) @ weights)
@@ -158,16 +164,16 @@ def _mixed(
         note,
         severity="error",
         title=f"the value {value:.6g} is that outside of a gradient, and the derivative "
-        f"{slope / unit:.6g} is not: no function has both",
+        f"{derivative / unit:.6g} is not: no function has both",
         mode=who[1] if who[1] in ("forward", "reverse") else None,
         argument=point.subject.paths[line.leaf] if line.leaf is not None else "",
         element=line.element or None,
         numbers={
             "value": value,
             "value inside": inside,
-            who[0]: slope / unit,
-            "slope outside": outside.value / unit,
-            "slope inside": point.along(line).value / unit,
+            who[0]: derivative / unit,
+            "derivative outside": outside.value / unit,
+            "derivative inside": point.along(line).value / unit,
         },
         advice="The value was computed before the derivative was asked for: by lax.custom_root, "
         "jax.export, a checkpointed loop of another library. Give the mode explicitly there, "

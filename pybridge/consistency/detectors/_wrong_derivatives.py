@@ -26,7 +26,7 @@ _PLACES = 8
 
 
 def detect_wrong_derivatives(context: Context) -> Iterator[Finding | SlopeCurve]:
-    """Compare every system's slopes with differences and with each other."""
+    """Compare every system's derivatives with differences and with each other."""
     if not context.is_comparable:
         return
     point, closed, drawn = context.point, context.point.subject.jaxpr, 0
@@ -41,7 +41,10 @@ def detect_wrong_derivatives(context: Context) -> Iterator[Finding | SlopeCurve]
                                   else None), found)  # fmt: skip
         elif kind in _BREAKS:
             breaks += _locate(point, line, lambda part: point.along(part).kind in _BREAKS)
-        elif any(point.deviates(who, line, slopes[i]) for who, slopes in point.slopes.items()):
+        elif any(
+            point.deviates(who, line, derivatives[i])
+            for who, derivatives in point.derivatives.items()
+        ):
             suspects.append(line)
     if kinks and point.lines and point.lines[0].leaf is None:
         suspects += _beside(point, list(kinks.values()))
@@ -70,15 +73,15 @@ def _inexact(point: Point) -> list[Finding]:
     if not point.inexact or point.solver is None:
         return []
     findings = []
-    for ((name, mode), _), (line, slope) in point.inexact.items():
-        unit, one = point.unit(line), point.along(line)
+    for ((name, mode), _), (line, derivative) in point.inexact.items():
+        unit, reference = point.unit(line), point.along(line)
         location, primitive = point.solver.line
         findings.append(
             Finding(
                 "finite",
                 "note",
-                f"{name} gives {_told_apart(slope / unit, one.value / unit)}: within the accuracy "
-                "of the function itself",
+                f"{name} gives {_told_apart(derivative / unit, reference.value / unit)}: within "
+                "the accuracy of the function itself",
                 systems=(name,),
                 mode=mode if mode in ("forward", "reverse") else None,
                 probe=point.probe.name,
@@ -86,7 +89,7 @@ def _inexact(point: Point) -> list[Finding]:
                 element=line.element or None,
                 location=location,
                 primitive=primitive,
-                numbers={name: slope / unit, "finite": one.value / unit},
+                numbers={name: derivative / unit, "finite": reference.value / unit},
                 advice="A loop stops near the number that it converges to, and a few iterations "
                 "more change the derivative by as much. A smaller tolerance in the solver brings "
                 "the two together.",
@@ -103,7 +106,7 @@ def _beside(point: Point, kinks: list[Line]) -> list[Line]:
     for line in kinks:
         vs[line.leaf or 0][line.element] = 0.0
     rest = Line(tuple(vs))
-    return [rest] if any(point.deviates(who, rest) for who in point.slopes) else []
+    return [rest] if any(point.deviates(who, rest) for who in point.derivatives) else []
 
 
 def _locate(point: Point, line: Line, shows: Callable[[Line], bool]) -> list[Line]:
@@ -131,21 +134,25 @@ def _locate(point: Point, line: Line, shows: Callable[[Line], bool]) -> list[Lin
 
 
 def _wrong(point: Point, suspects: list[Line], closed: ClosedJaxpr | None) -> list[Finding]:
-    """Name the systems whose slopes are not the function's."""
+    """Name the systems whose derivatives are not the function's."""
     by_fault: dict[Any, dict[Any, tuple[Line, dict[str, float]]]] = {}
     for suspect in suspects:
 
         def shows(part: Line) -> bool:
-            return any(point.deviates(who, part) for who in point.slopes)
+            return any(point.deviates(who, part) for who in point.derivatives)
 
         for line in _locate(point, suspect, shows):
-            slopes = {who: point.slope(who, line) for who in point.slopes}
-            bad = tuple(who for who, slope in slopes.items() if point.deviates(who, line, slope))
-            good = tuple(who for who, s in slopes.items() if np.isfinite(s) and who not in bad)
+            derivatives = {who: point.derivative(who, line) for who in point.derivatives}
+            bad = tuple(
+                who
+                for who, derivative in derivatives.items()
+                if point.deviates(who, line, derivative)
+            )
+            good = tuple(who for who, s in derivatives.items() if np.isfinite(s) and who not in bad)
             if not bad:
                 continue
             unit = point.unit(line)
-            numbers = choice_numbers({who: s / unit for who, s in slopes.items()})
+            numbers = choice_numbers({who: s / unit for who, s in derivatives.items()})
             numbers["finite"] = point.along(line).value / unit
             apart = _is_apart(point, line, bad)
             leaf = line.leaf if line.leaf is not None else -1
@@ -218,13 +225,13 @@ def _is_apart(point: Point, line: Line, bad: tuple[Who, ...]) -> bool:
     want = point.along(line).value
     for who in bad:
         system = next(s for s in point.systems if s.name == who[0])
-        here = point.slope(who, line)
+        here = point.derivative(who, line)
         gaps = []
         for t in (1e-5, -1e-5, 1e-4, -1e-4):
             pairs = zip(point.xs, line.vs, strict=True)
             moved = tuple(np.asarray(x + t * v, x.dtype) for x, v in pairs)
             try:
-                there = point.slope_at(system, who[1], moved, line)
+                there = point.derivative_at(system, who[1], moved, line)
             except Exception:
                 return False
             gaps.append(abs(there - want))
@@ -271,8 +278,8 @@ def _name_fault(
             f"this point is treated apart from its neighbours, and {who} {give} {gave}",
             **common,
             advice="The function takes a shortcut, or is at a tie, at this very value, and the "
-            "slope of that is not the slope of the function. Compute the general formula here "
-            "too, or give the function a rule.",
+            "derivative of that is not the derivative of the function. Compute the general formula "
+            "here too, or give the function a rule.",
         )
     if mixed and not seeds:
         which = " and ".join(dict.fromkeys(mode for _, mode in bad))
@@ -322,31 +329,31 @@ def _disagreements(point: Point) -> list[Finding]:
     """Compare systems with each other where differences say nothing."""
     findings = []
     for i, line in enumerate(point.lines):
-        one = point.along(line)
-        if one.kind in ("smooth", "edge", "kink"):
+        reference = point.along(line)
+        if reference.kind in ("smooth", "edge", "kink"):
             continue
-        slopes = {
+        derivatives = {
             who: found[i] / line.scale
-            for who, found in point.slopes.items()
+            for who, found in point.derivatives.items()
             if np.isfinite(found[i])
         }
-        if len(slopes) < 2:
+        if len(derivatives) < 2:
             continue
-        values = list(slopes.values())
+        values = list(derivatives.values())
         if max(values) - min(values) <= 1e-6 * (1e-6 + max(map(abs, values))):
             continue
-        names = tuple(dict.fromkeys(name for name, _ in slopes))
+        names = tuple(dict.fromkeys(name for name, _ in derivatives))
         findings.append(
             Finding(
                 "reverse-forward" if len(names) == 1 else "minority",
                 "warning",
-                "the answers differ at a point where the function has no slope",
+                "the answers differ at a point where the function has no derivative",
                 systems=names,
                 probe=point.probe.name,
                 argument=point.subject.paths[line.leaf] if line.leaf is not None else "",
                 element=line.element or None,
-                numbers=choice_numbers(slopes),
-                advice="Nobody is right here: the value jumps, or its slope has no bound.",
+                numbers=choice_numbers(derivatives),
+                advice="Nobody is right here: the value jumps, or its derivative has no bound.",
             )
         )
     return [_counted(findings[0], len(findings))] if findings else []
@@ -354,15 +361,15 @@ def _disagreements(point: Point) -> list[Finding]:
 
 def _kink_of_many(point: Point, line: Line, place: Any) -> Finding:
     """Report a kink that shows only when several elements move together."""
-    one = point.along(line)
+    reference = point.along(line)
     return Finding(
         "kink",
         "note",
-        "the one-sided slopes differ in a direction in which several elements move",
-        systems=tuple(dict.fromkeys(name for name, _ in point.slopes)),
+        "the one-sided derivatives differ in a direction in which several elements move",
+        systems=tuple(dict.fromkeys(name for name, _ in point.derivatives)),
         probe=point.probe.name,
         location=place[0],
         primitive=place[1],
-        numbers={"left": one.left, "right": one.right},
+        numbers={"left": reference.left, "right": reference.right},
         advice="No fault: there is no derivative here, and each system makes a choice.",
     )

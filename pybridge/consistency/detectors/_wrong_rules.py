@@ -97,19 +97,19 @@ def _is_wrong(seen: Seen, eps: float) -> bool:
         return np.asarray(rows, float)[:, None]
 
     origin = np.asarray(compiled(*point), float)[None]
-    one = directional_derivative(Curve(sample, origin, eps=eps), np.ones(1))
-    if one.kind != "smooth":
+    reference = directional_derivative(Curve(sample, origin, eps=eps), np.ones(1))
+    if reference.kind != "smooth":
         return False
-    slack = 10.0 * one.error + 1e-6 * abs(one.value)
-    slopes = []
+    slack = 10.0 * reference.error + 1e-6 * abs(reference.value)
+    derivatives = []
     with contextlib.suppress(Exception):
         gs = jax.grad(total, argnums=tuple(range(len(point))))(*map(jnp.asarray, point))
         pairs = zip(gs, vs, strict=True)
-        slopes.append(float(sum(np.sum(np.real(np.asarray(g) * v)) for g, v in pairs)))
+        derivatives.append(float(sum(np.sum(np.real(np.asarray(g) * v)) for g, v in pairs)))
     with contextlib.suppress(Exception):
         arrays = tuple(map(jnp.asarray, point))
-        slopes.append(float(jax.jvp(total, arrays, tuple(map(jnp.asarray, vs)))[1]))
-    return any(abs(slope - one.value) > slack for slope in slopes)
+        derivatives.append(float(jax.jvp(total, arrays, tuple(map(jnp.asarray, vs)))[1]))
+    return any(abs(derivative - reference.value) > slack for derivative in derivatives)
 
 
 def _moves(x: Any) -> bool:

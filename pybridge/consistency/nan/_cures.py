@@ -262,7 +262,7 @@ def _constant_text(origin: Origin, operand: int, active: Sequence[bool], fill: f
     return (
         f"Choose 0 as the derivative there: for {operation.name}{where} write "
         f"`jnp.where({ok}, {call}, {_literal(origin.value)})` with `{ok} = {condition}`{meaning}. "
-        "The one-sided slopes may be others"
+        "The one-sided derivatives may be others"
     )
 
 
@@ -277,7 +277,7 @@ def _norm_text(operation: Operation, ok: str) -> str:
     return (
         f"Choose 0 as the derivative there: for {operation.name}{where} write "
         f"`jnp.where({ok}, {inside}, 0.0)` with `{ok} = jnp.any({operand} != 0.0)`. "
-        "The one-sided slopes may be others"
+        "The one-sided derivatives may be others"
     )
 
 

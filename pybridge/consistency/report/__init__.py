@@ -1,5 +1,6 @@
 """What was found, written for the terminal, as HTML, JSON and Markdown."""
 
+from .._wording import join as join
 from ._check_grid import Case as Case
 from ._check_grid import cases as cases
 from ._check_grid import cell as cell

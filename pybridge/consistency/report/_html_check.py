@@ -43,7 +43,7 @@ def check_to_html(report: Report) -> str:
             *_heat_map(report),
             *(["<h2>Findings</h2>"] if report.findings else []),
             *(_finding(*row) for row in zip(count(), report.findings, drawn)),
-            *(["<h2>Slopes at kinks</h2>"] if rest else []),
+            *(["<h2>Derivatives at kinks</h2>"] if rest else []),
             *(f'<section class="card">{curve_html(curve)}</section>' for curve in rest),
             *_programs(report),
             *_points(report),

@@ -1,4 +1,4 @@
-"""A function around a kink as a drawing: both one-sided slopes, and what each system chose."""
+"""A function around a kink as a drawing: both one-sided derivatives, and what each system chose."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLOT = (_WIDTH - _LEFT - 8, _HEIGHT - _BELOW - _ABOVE)
 # How far to both sides a system's line goes, of the plot's half width.
 _REACH = 0.55
 
-# From this slope on, of the plot's own, a line is upright.
+# From this derivative on, of the plot's own, a line is upright.
 _UPRIGHT = 1e6
 
 # The style sheet has this many colours for choices.
@@ -30,17 +30,17 @@ _COLOURS = 5
 def curve_html(curve: SlopeCurve) -> str:
     """Draw a curve as inline SVG, with its numbers as a list below.
 
-    Systems with the same slope share a line. A slope that is infinite is upright; one that is
-    NaN is only listed.
+    Systems with the same derivative share a line. One that is infinite is upright; one that is NaN
+    is only listed.
     """
     groups = _groups(curve)
     items = [
         ("curve", "the function"),
-        ("left-slope", f"slope from the left: {size(curve.left)}"),
-        ("right-slope", f"slope from the right: {size(curve.right)}"),
+        ("left-derivative", f"derivative from the left: {size(curve.left)}"),
+        ("right-derivative", f"derivative from the right: {size(curve.right)}"),
     ]
-    for number, (slope, names) in enumerate(groups):
-        items.append((f"choice c{number % _COLOURS}", f"{join(names)}: {_told(curve, slope)}"))
+    for number, (derivative, names) in enumerate(groups):
+        items.append((f"choice c{number % _COLOURS}", f"{join(names)}: {_told(curve, derivative)}"))
     legend = "".join(
         f'<li><svg class="key" viewBox="0 0 28 10" aria-hidden="true">'
         f'<line class="{look}" x1="1" x2="27" y1="5" y2="5" /></svg> {escape(text)}</li>'
@@ -61,22 +61,22 @@ def where(curve: SlopeCurve) -> str:
 
 
 def _groups(curve: SlopeCurve) -> list[tuple[float, list[str]]]:
-    """Put systems together whose slopes look the same."""
+    """Put systems together whose derivatives look the same."""
     found: dict[str, tuple[float, list[str]]] = {}
-    for name, slope in curve.choices.items():
-        found.setdefault(f"{slope:.6g}", (slope, []))[1].append(name)
+    for name, derivative in curve.choices.items():
+        found.setdefault(f"{derivative:.6g}", (derivative, []))[1].append(name)
     return list(found.values())
 
 
-def _told(curve: SlopeCurve, slope: float) -> str:
-    """Say what a choice is, and whether it lies between the one-sided slopes."""
-    if math.isnan(slope):
+def _told(curve: SlopeCurve, derivative: float) -> str:
+    """Say what a choice is, and whether it lies between the one-sided derivatives."""
+    if math.isnan(derivative):
         return "NaN, which cannot be drawn"
     low, high = sorted((curve.left, curve.right))
     slack = 1e-6 * (1 + max(map(abs, filter(math.isfinite, (low, high))), default=0.0))
-    if math.isnan(low) or math.isnan(high) or low - slack <= slope <= high + slack:
-        return size(slope)
-    return f"{size(slope)}, not between the two"
+    if math.isnan(low) or math.isnan(high) or low - slack <= derivative <= high + slack:
+        return size(derivative)
+    return f"{size(derivative)}, not between the two"
 
 
 def _svg(curve: SlopeCurve, groups: list[tuple[float, list[str]]], label: str) -> str:
@@ -92,25 +92,25 @@ def _svg(curve: SlopeCurve, groups: list[tuple[float, list[str]]], label: str) -
     def y(value: float) -> float:
         return (high - value) / (high - low) * height
 
-    def straight(look: str, slope: float, begin: float, end: float) -> str:
-        if math.isnan(slope) or not math.isfinite(middle):
+    def straight(look: str, derivative: float, begin: float, end: float) -> str:
+        if math.isnan(derivative) or not math.isfinite(middle):
             return ""
-        if abs(slope) * (last - first) > _UPRIGHT * (high - low):
+        if abs(derivative) * (last - first) > _UPRIGHT * (high - low):
             top, bottom = (0, height) if begin < 0 < end else (0, y(middle))
-            if (begin >= 0 and slope < 0) or (end <= 0 and slope > 0):
+            if (begin >= 0 and derivative < 0) or (end <= 0 and derivative > 0):
                 top, bottom = y(middle), height
             ends = x(0), top, x(0), bottom
         else:
-            ends = x(begin), y(middle + slope * begin), x(end), y(middle + slope * end)
+            ends = x(begin), y(middle + derivative * begin), x(end), y(middle + derivative * end)
         x1, y1, x2, y2 = (f"{end:.1f}" for end in ends)
         return f'<line class="{look}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" />'
 
     lines = [_path(x, y, steps, values)]
-    lines.append(straight("left-slope", curve.left, first, 0.0))
-    lines.append(straight("right-slope", curve.right, 0.0, last))
-    for number, (slope, _) in enumerate(groups):
+    lines.append(straight("left-derivative", curve.left, first, 0.0))
+    lines.append(straight("right-derivative", curve.right, 0.0, last))
+    for number, (derivative, _) in enumerate(groups):
         look = f"choice c{number % _COLOURS}"
-        lines.append(straight(look, slope, first * _REACH, last * _REACH))
+        lines.append(straight(look, derivative, first * _REACH, last * _REACH))
     if math.isfinite(middle):
         lines.append(f'<circle class="point" cx="{x(0):.1f}" cy="{y(middle):.1f}" r="3.5" />')
     # The inner picture cuts off what leaves it.

@@ -54,7 +54,7 @@ class Note:
 
 
 def expected(scenario: Scenario) -> str:
-    """Write the derivative that a scenario expects, or the slopes at its kink."""
+    """Write the derivative that a scenario expects, or the derivatives at its kink."""
     if scenario.subdifferential is None:
         return numbers(scenario.derivative)
     low, high = scenario.subdifferential
@@ -90,10 +90,10 @@ def describe(scenario: Scenario, mode: ModeAnswer) -> str:
     value = f"value {numbers(mode.value)}"
     if not _same(mode.value, scenario.value):
         value += f" (expected {numbers(scenario.value)})"
-    slope = f"derivative {numbers(mode.derivative)}"
+    derivative = f"derivative {numbers(mode.derivative)}"
     if not _same(mode.derivative, scenario.derivative):
-        slope += f" (expected {expected(scenario)})"
-    return f"{value}, {slope}"
+        derivative += f" (expected {expected(scenario)})"
+    return f"{value}, {derivative}"
 
 
 def notes(run: Run) -> list[Note]:

@@ -55,7 +55,7 @@ class Allowed:
 
 
 class Point:
-    """One point: the answers of all systems there, and the slopes by differences.
+    """One point: the answers of all systems there, and the derivatives by differences.
 
     Attributes:
         subject: what is checked.
@@ -63,7 +63,7 @@ class Point:
         xs: the point.
         lines: the directions that are compared.
         together: JAX's answers, where one program gave all of them.
-        slopes: what each system, in each mode, gives for each line.
+        derivatives: what each system, in each mode, gives for each line.
         gradients: the gradients, where a mode gives one.
         values: the value under differentiation.
         plain: the plain value.
@@ -71,7 +71,7 @@ class Point:
         failures: for each exception the system, the mode and the error.
         solver: how exactly loops of the program give it; None where that is not asked.
         allowed: by how much derivatives may differ because the caller says so.
-        inexact: the slopes that differ within that accuracy, with their lines.
+        inexact: the derivatives that differ within that accuracy, with their lines.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Point:
         self.eps = max(float(np.finfo(subject.dtype).eps), subject.rounding)
         self.lines = lines
         self.together: AtOnce | None = None
-        self.slopes: dict[Who, list[float]] = {}
+        self.derivatives: dict[Who, list[float]] = {}
         self.gradients: dict[Who, tuple[np.ndarray, ...]] = {}
         self.values: dict[Who, tuple[np.ndarray, ...]] = {}
         self.answers: list[SystemAnswer] = []
@@ -127,7 +127,7 @@ class Point:
                 ys, gs = together.reverse if together else system.reverse(self.xs)
                 gs = tuple(np.asarray(g) for g in gs)
                 self.gradients[who] = gs
-                self.slopes[who] = [slope_of(gs, line) for line in self.lines]
+                self.derivatives[who] = [derivative_along(gs, line) for line in self.lines]
                 derivative = named(self.subject.paths, gs)
             else:
                 ys, found = None, []
@@ -138,7 +138,7 @@ class Point:
                     else:
                         ys, tangent = system.forward(self.xs, line.vs)
                     found.append(self._total(tangent))
-                self.slopes[who] = found
+                self.derivatives[who] = found
                 self._forwards[system.name] = system
                 derivative = self._assemble(found)
                 if getattr(system, "seeded", False):
@@ -165,42 +165,44 @@ class Point:
         for line in self.lines:
             _, tangent = system.forward(self.xs, tuple(-v for v in line.vs))
             turned.append(-self._total(tangent))
-        self.slopes[system.name, "negative seeds"] = turned
+        self.derivatives[system.name, "negative seeds"] = turned
 
     def _ask_in_chunks(self, system: Any, derivative: Any) -> Any:
         _, gs = system.reverse(self.xs)
         gs = tuple(np.asarray(g) for g in gs)
         self.gradients[system.name, "chunks"] = gs
-        self.slopes[system.name, "chunks"] = [slope_of(gs, line) for line in self.lines]
+        self.derivatives[system.name, "chunks"] = [
+            derivative_along(gs, line) for line in self.lines
+        ]
         return derivative if derivative is not None else named(self.subject.paths, gs)
 
-    def slope(self, who: Who, line: Line) -> float:
-        """Give the slope of a system along any direction."""
+    def derivative(self, who: Who, line: Line) -> float:
+        """Give the derivative of a system along any direction."""
         if who in self.gradients:
-            return slope_of(self.gradients[who], line)
+            return derivative_along(self.gradients[who], line)
         number = self._number(line)
         if number is not None:
-            return self.slopes[who][number]
-        return self.slope_at(self._forwards[who[0]], who[1], self.xs, line)
+            return self.derivatives[who][number]
+        return self.derivative_at(self._forwards[who[0]], who[1], self.xs, line)
 
-    def slope_at(self, system: Any, mode: str, xs: Arrays, line: Line) -> float:
+    def derivative_at(self, system: Any, mode: str, xs: Arrays, line: Line) -> float:
         """Ask a system about a direction at another point."""
         number = self._number(line)
         if self.together is not None and system.name == "jax" and number is not None:
             found = self._at(xs)
             if found is not None and mode == "reverse":
-                return slope_of(tuple(map(np.asarray, found.reverse[1])), line)
+                return derivative_along(tuple(map(np.asarray, found.reverse[1])), line)
             if found is not None and found.forward is not None:
                 return self._total(found.forward[1][number])
         if (system.name, mode) in self.gradients:
-            return slope_of(tuple(map(np.asarray, system.reverse(xs)[1])), line)
+            return derivative_along(tuple(map(np.asarray, system.reverse(xs)[1])), line)
         sign = -1.0 if mode == "negative seeds" else 1.0
         _, tangent = system.forward(xs, tuple(sign * v for v in line.vs))
         return sign * self._total(tangent)
 
     def _number(self, line: Line) -> int | None:
         """Find a direction among those that every system was asked about."""
-        return next((i for i, one in enumerate(self.lines) if one is line), None)
+        return next((i for i, asked in enumerate(self.lines) if asked is line), None)
 
     def _at(self, xs: Arrays) -> AtOnce | None:
         """Ask JAX for everything at another point: that program is compiled already."""
@@ -215,15 +217,15 @@ class Point:
         weights = self.weighted.flat_weights
         return float(np.sum(flat[weights != 0] * weights[weights != 0]))
 
-    def _assemble(self, slopes: list[float]) -> dict[str, np.ndarray] | None:
-        """Build the derivative out of the slopes of all elements."""
+    def _assemble(self, derivatives: list[float]) -> dict[str, np.ndarray] | None:
+        """Build the derivative out of the derivatives of all elements."""
         if any(line.leaf is None for line in self.lines):
             return None
         parts = [np.zeros(np.shape(x), x.dtype) for x in self.xs]
-        for line, slope in zip(self.lines, slopes, strict=True):
+        for line, derivative in zip(self.lines, derivatives, strict=True):
             assert line.leaf is not None
             unit = line.vs[line.leaf][line.element] / line.scale
-            parts[line.leaf][line.element] += slope / line.scale * np.conj(unit)
+            parts[line.leaf][line.element] += derivative / line.scale * np.conj(unit)
         return named(self.subject.paths, parts)
 
     def see(self, values: Values, plain: tuple[np.ndarray, ...]) -> None:
@@ -237,10 +239,10 @@ class Point:
         """Differentiate along a line by differences."""
         key = id(line), factor
         if key not in self._known:
-            one = self._differentiate(line, factor)
-            if one.kind != "smooth" and self._doubt(line):
-                one = self._differentiate(line, factor)
-            self._known[key] = one
+            reference = self._differentiate(line, factor)
+            if reference.kind != "smooth" and self._doubt(line):
+                reference = self._differentiate(line, factor)
+            self._known[key] = reference
             self._kept = [*getattr(self, "_kept", []), line]  # so that no id is used twice
         return self._known[key]
 
@@ -263,68 +265,70 @@ class Point:
     def _sample(self, line: Line) -> Sample:
         return lambda ts: self._values_along(self.xs, line.vs, ts.astype(self.subject.dtype))
 
-    def deviates(self, who: Who, line: Line, slope: float | None = None) -> bool:
-        """Say whether a slope is wrong for sure, where the function is smooth along the line.
+    def deviates(self, who: Who, line: Line, derivative: float | None = None) -> bool:
+        """Say whether a derivative is wrong for sure, where the function is smooth along the line.
 
         A difference that is larger than the tolerance is looked at again, with other steps.
         """
-        slope = self.slope(who, line) if slope is None else slope
-        if not np.isfinite(slope):
+        derivative = self.derivative(who, line) if derivative is None else derivative
+        if not np.isfinite(derivative):
             return False
-        one = self.along(line)
-        if one.kind in ("smooth", "edge") and abs(slope - one.value) <= self.tolerance(
-            one, slope, line
-        ):
+        reference = self.along(line)
+        if reference.kind in ("smooth", "edge") and abs(
+            derivative - reference.value
+        ) <= self.tolerance(reference, derivative, line):
             return False
         if self._doubt(line):
             self._known.pop((id(line), 1.0))
         found = []
         for factor in _FACTORS:
-            one = self.along(line, factor)
-            if one.kind not in ("smooth", "edge") or not np.isfinite(one.value):
+            reference = self.along(line, factor)
+            if reference.kind not in ("smooth", "edge") or not np.isfinite(reference.value):
                 return False
-            if abs(slope - one.value) <= self.tolerance(one, slope, line):
+            if abs(derivative - reference.value) <= self.tolerance(reference, derivative, line):
                 return False
-            found.append(one.value)
-        spread, gap = max(found) - min(found), abs(slope - float(np.median(found)))
+            found.append(reference.value)
+        spread, gap = max(found) - min(found), abs(derivative - float(np.median(found)))
         if gap <= 5.0 * spread:
             return False
         if self.solver is not None and gap <= _SOLVER * self._accuracy(line):
-            self.inexact[who, id(line)] = line, slope
+            self.inexact[who, id(line)] = line, derivative
             return False
         return True
 
     def _accuracy(self, line: Line) -> float:
-        """Say how exactly an iterative solver gives the slope along a line."""
+        """Say how exactly an iterative solver gives the derivative along a line."""
         key = id(line)
         if key not in self._accuracies:
             self._accuracies[key] = self.solver.find(self.xs, line.vs) if self.solver else 0.0
         return self._accuracies[key]
 
     def unit(self, line: Line) -> float:
-        """Say what a slope along a line is divided by, to be shown as a derivative."""
+        """Say what a derivative along a line is divided by, to be shown as a derivative."""
         return line.scale * (self.along(line).lead if line.leaf is not None else 1.0)
 
-    def tolerance(self, one: DirectionalDerivative, slope: float, line: Line) -> float:
-        """Say by how much a right slope may differ from the one by differences."""
+    def tolerance(self, reference: DirectionalDerivative, derivative: float, line: Line) -> float:
+        """Say by how much a right derivative may differ from the one by differences."""
         relative = max(1e-8, 10.0 * self.eps ** (2 / 3))
-        size = abs(slope) + abs(one.value)
+        size = abs(derivative) + abs(reference.value)
         if line.leaf is None:
             for gs in self.gradients.values():
                 parts = [np.abs(g * v) for g, v in zip(gs, line.vs, strict=True)]
                 total = float(sum(np.sum(p[np.isfinite(p)]) for p in parts))
                 size = max(size, total)
                 break
-        own = 10.0 * one.error + relative * size + self.hidden(one) + np.finfo(float).tiny
+        own = (
+            10.0 * reference.error + relative * size + self.hidden(reference) + np.finfo(float).tiny
+        )
         return max(own, self.allowed.rtol * size + self.allowed.atol * line.scale)
 
-    def hidden(self, one: DirectionalDerivative) -> float:
-        """Say which slopes a value that stays the same to the last digit hides.
+    def hidden(self, reference: DirectionalDerivative) -> float:
+        """Say which derivatives a value that stays the same to the last digit hides.
 
         The variance of numbers that are equal but for rounding is such a value: its gradients
         are made of rounding and do not move as they should.
         """
-        return 1e3 * self.eps**2 if one.value == 0.0 else 0.0
+        return 1e3 * self.eps**2 if reference.value == 0.0 else 0.0
 
     def is_finite(self) -> bool:
         """Say whether the value is."""
@@ -355,7 +359,7 @@ def closely(
     return directional_derivative(curve, weights, factor=factor, doubtful=True)
 
 
-def slope_of(gs: Sequence[np.ndarray], line: Line) -> float:
+def derivative_along(gs: Sequence[np.ndarray], line: Line) -> float:
     """Multiply a gradient (df/dx - i df/dy for complex numbers) with a direction."""
     total = 0.0
     with np.errstate(all="ignore"):

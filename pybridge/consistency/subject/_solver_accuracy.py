@@ -148,16 +148,16 @@ class SolverAccuracy:
 
         return jax.jit(along)
 
-    def _slopes(self, xs: Any) -> Callable[..., Any]:
+    def _derivatives(self, xs: Any) -> Callable[..., Any]:
         """Make the derivative that JAX gives in reverse mode, with iterations more."""
         with contextlib.suppress(Exception):
             closed = jax.make_jaxpr(self._gradient)(*xs)
 
-            def slope(more: Any, xs: Any, vs: Any) -> Any:
+            def derivative(more: Any, xs: Any, vs: Any) -> Any:
                 pairs = zip(run_on(closed, xs, more), vs, strict=True)
                 return sum(jnp.sum((g * v).real) for g, v in pairs)
 
-            return jax.jit(slope)
+            return jax.jit(derivative)
         return lambda more, xs, vs: 0.0
 
     def find(self, xs: Sequence[Any], vs: Sequence[Any]) -> float:
@@ -174,14 +174,16 @@ class SolverAccuracy:
             return 0.0
         changes: list[tuple[float, float]] = []
         with contextlib.suppress(Exception):  # a loop that cannot be rebuilt tells nothing
-            if self._slope is None:
-                self._slope = self._slopes(xs)
+            if self._derivative is None:
+                self._derivative = self._derivatives(xs)
             value, iterate = map(float, self._along(0, xs, vs))
-            given = float(self._slope(0, xs, vs))
+            given = float(self._derivative(0, xs, vs))
             for more in _MORE:
                 there, changed = map(float, self._along(more, xs, vs))
                 gap = abs(there - value)
-                change = max(abs(changed - iterate), abs(float(self._slope(more, xs, vs)) - given))
+                change = max(
+                    abs(changed - iterate), abs(float(self._derivative(more, xs, vs)) - given)
+                )
                 if not np.isfinite(gap + change) or not gap <= _CONVERGED * abs(value):
                     break
                 if changes and gap > _CONTRACTS * changes[0][0] * (more / 2):
@@ -191,7 +193,7 @@ class SolverAccuracy:
             return 0.0
         return max(change for _, change in changes) if len(changes) > 1 else _DOUBT * changes[0][1]
 
-    _slope: Callable[..., Any] | None = None
+    _derivative: Callable[..., Any] | None = None
 
 
 def loop_line(closed: ClosedJaxpr) -> tuple[Location | None, str | None]:

@@ -14,11 +14,11 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
-from ... import transforms
 from ..._backends import row
 from ..._errors import JuliaError
 from ...finite import TOLERANCES
 from ...jaxprs import contains, equations
+from ...transforms import hessian, jvp, value_and_grad, vjp
 from ._subject import Arrays, Subject, is_moving
 
 # With these, a batch of points computes more than each point, or cannot be computed.
@@ -232,14 +232,12 @@ class JuliaSystem:
         args, subject = self._subject.args_at(xs), self._subject
         if self._scalar:
             numbers = subject.argnums()
-            value, gradient = transforms.value_and_grad(subject.f, numbers, backend=self.name)(
-                *args
-            )
+            value, gradient = value_and_grad(subject.f, numbers, backend=self.name)(*args)
             scale = self._weighted.weights[0].item()
             return subject._floats(value), tuple(
                 scale * np.asarray(g) for g in jax.tree.leaves(gradient)
             )
-        value, pull = transforms.vjp(subject.f, *args, backend=self.name)
+        value, pull = vjp(subject.f, *args, backend=self.name)
         cotangents = pull(self._cotangent(value))
         found = [
             np.asarray(ct)
@@ -258,13 +256,13 @@ class JuliaSystem:
             for x in jax.tree.leaves(tangents)
         ]
         tangents = jax.tree.unflatten(jax.tree.structure(tangents), leaves)
-        value, tangent = transforms.jvp(subject.f, subject.args_at(xs), tangents, backend=self.name)
+        value, tangent = jvp(subject.f, subject.args_at(xs), tangents, backend=self.name)
         return subject._floats(value), subject._floats(tangent)
 
     def second(self, xs: Arrays, vs: Arrays) -> tuple[Any, Any]:
         """Gradient's derivative along a direction, from the Hessian."""
         subject, numbers = self._subject, self._subject.argnums()
-        blocks = transforms.hessian(subject.f, numbers, backend=self.name)(*subject.args_at(xs))
+        blocks = hessian(subject.f, numbers, backend=self.name)(*subject.args_at(xs))
         flat = [np.asarray(b) for b in jax.tree.leaves(blocks)]
         rows = []
         for i, x in enumerate(xs):

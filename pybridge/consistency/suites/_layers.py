@@ -145,7 +145,7 @@ def _differences(case: LayerCase, system: Backend, dtype: str, mode: str) -> tup
     inexact = jnp.issubdtype(x.dtype, np.inexact)
     want = _derivatives(ours, params, x, inexact)
     if system.name == "finite":
-        return 0.0, _slope_difference(ours, params, x, inexact, want)
+        return 0.0, _gradient_error(ours, params, x, inexact, want)
     twin = _twin(case, system.name)
     words = jax.random.key_data(key)
     got = _derivatives(
@@ -192,8 +192,8 @@ def _derivatives(f: Callable[..., Any], params: Any, x: Any, inexact: bool) -> t
         return (_weights(y) * y).sum(), (y, state)
 
     argnums = (0, 1) if inexact else (0,)
-    (_, values), slopes = jax.value_and_grad(loss, argnums, has_aux=True)(params, x)
-    return values, slopes
+    (_, values), derivatives = jax.value_and_grad(loss, argnums, has_aux=True)(params, x)
+    return values, derivatives
 
 
 def _weights(y: jax.Array) -> jax.Array:
@@ -201,9 +201,7 @@ def _weights(y: jax.Array) -> jax.Array:
     return jnp.cos(jnp.arange(y.size, dtype=y.dtype)).reshape(y.shape)
 
 
-def _slope_difference(
-    f: Callable[..., Any], params: Any, x: Any, inexact: bool, want: Any
-) -> float:
+def _gradient_error(f: Callable[..., Any], params: Any, x: Any, inexact: bool, want: Any) -> float:
     """Compare the gradient along one direction with a central difference in float64."""
     point = (params, x) if inexact else (params,)
     wide = jax.tree.map(lambda leaf: leaf.astype(np.float64), point)
@@ -217,12 +215,12 @@ def _slope_difference(
 
     step = 1e-6
     difference = (loss(step) - loss(-step)) / (2 * step)
-    slope = sum(
+    derivative = sum(
         jnp.sum(g.astype(np.float64) * d)
         for g, d in zip(jax.tree.leaves(want[1]), jax.tree.leaves(along), strict=True)
     )
     scale = max(1.0, abs(float(difference)))
-    return abs(float(difference) - float(slope)) / scale
+    return abs(float(difference) - float(derivative)) / scale
 
 
 def plain_dicts(tree: Any) -> Any:

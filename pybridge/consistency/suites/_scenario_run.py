@@ -226,7 +226,7 @@ def judge(
         return replace(
             answer,
             status="convention" if kink else "right",
-            reason="a slope between the one-sided ones" if kink else "",
+            reason="a derivative between the one-sided ones" if kink else "",
             surprise=surprise,
         )
     if known is not None and _agrees(scenario, known, plain, answer, tolerance):
@@ -259,15 +259,15 @@ def _agrees(
     values = close(plain, claim.plain_value, scenario.plain_value) and close(
         answer.value, claim.value, scenario.value
     )
-    slope = answer.derivative
+    derivative = answer.derivative
     if claim.derivative is not None or scenario.subdifferential is None:
-        return values and close(slope, claim.derivative, scenario.derivative)
+        return values and close(derivative, claim.derivative, scenario.derivative)
     low, high = scenario.subdifferential
     return (
         values
-        and slope is not None
-        and slope.shape == low.shape
-        and bool(np.all((slope >= low - tolerance) & (slope <= high + tolerance)))
+        and derivative is not None
+        and derivative.shape == low.shape
+        and bool(np.all((derivative >= low - tolerance) & (derivative <= high + tolerance)))
     )
 
 
@@ -295,11 +295,11 @@ def _forward(f: Any, args: tuple[Any, ...], system: str) -> tuple[Any, Any]:
     """Build the gradient from one forward pass for each element of the first argument."""
     # The other arguments are closed over: a tangent of 0 would be a tangent.
     first, rest = np.asarray(args[0]), args[1:]
-    value, slopes = None, []
+    value, derivatives = None, []
     for unit in np.eye(first.size).reshape((first.size, *first.shape)):
-        value, slope = jvp(lambda x: f(x, *rest), (first,), (unit,), backend=system)
-        slopes.append(float(slope))
-    return value, np.reshape(slopes, first.shape)
+        value, derivative = jvp(lambda x: f(x, *rest), (first,), (unit,), backend=system)
+        derivatives.append(float(derivative))
+    return value, np.reshape(derivatives, first.shape)
 
 
 def _error_name(error: Exception) -> str:

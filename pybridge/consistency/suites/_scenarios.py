@@ -69,7 +69,7 @@ class Scenario:
         plain_value: the value of a plain call.
         derivative: of the value with respect to the first argument, in its shape; None at
             a kink.
-        subdifferential: at a kink the least and the largest slope, else None.
+        subdifferential: at a kink the least and the largest derivative, else None.
         thread: where users met it; may be empty.
         tolerance: relative, where the default is too strict.
         known: the documented answers that differ.
@@ -184,7 +184,7 @@ def _scenario(entry: Mapping[str, Any]) -> Scenario:
     if interval is not None:
         _require(len(interval) == 2, name, "two ends of a subdifferential", f"{interval}")
         low, high = (_shaped(name, end, shape) for end in interval)
-        _require(bool(np.all(low <= high)), name, "the least slope first", f"{interval}")
+        _require(bool(np.all(low <= high)), name, "the least derivative first", f"{interval}")
         interval = low, high
     value = np.asarray(entry["value"], float)
     return Scenario(

@@ -303,7 +303,7 @@ def _unit(results: Results, mode: str) -> float:
     """Say which absolute error is lost in any other number of the computation.
 
     A value is measured against its arguments where these are small, and against 1: the loss of a
-    model that is sure is 1e-9 or 0. A gradient is measured against 1 and the value: the slope of a
+    model that is sure is 1e-9 or 0. A gradient is measured against 1 and the value: that of a
     saturated activation is 1e-9 or 0.
     """
     if mode == "value":
