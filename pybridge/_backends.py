@@ -1,11 +1,10 @@
-"""The table of AD systems."""
+"""The table of AD systems, and of what each can do: the one place in Python that knows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from importlib.metadata import version
+from dataclasses import dataclass, field
 
-from ._errors import BridgeError, UnknownBackendError, explain
+from ._errors import UnknownBackendError, explain
 
 
 @dataclass(frozen=True)
@@ -20,6 +19,13 @@ class Backend:
         version: the version that is loaded; None where it is not available.
         available: whether it can be used in this process.
         reason: why it is not available, and what to do; None where it is.
+        second_order: whether it has second derivatives of its own, for `pb.hessian`.
+        detection: what `within_gradient` can tell: `"value"`, whether this value carries a
+            derivative; `"program"`, whether the program is being differentiated; `"none"`.
+        reads_chainrules: whether rules of ChainRules in Julia code are used. With JAX they are:
+            the bridge reads them for every system.
+        structural_zeros: whether a derivative that is zero may come as something else than zeros,
+            such as `nothing` or `NoTangent()`. The bridge makes zeros of it.
     """
 
     name: str
@@ -29,20 +35,49 @@ class Backend:
     version: str | None = None
     available: bool = False
     reason: str | None = None
+    second_order: bool = field(default=False, repr=False)
+    detection: str = field(default="value", repr=False)
+    reads_chainrules: bool = field(default=False, repr=False)
+    structural_zeros: bool = field(default=False, repr=False)
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """What it does natively, of `"reverse"`, `"forward"` and `"second"`."""
+        first = ("reverse", "forward") if self.mode == "both" else (self.mode,)
+        return (*first, "second") if self.second_order else first
 
 
 # One row for each system; a new Julia system also needs one file in julia_src/ext.
-_TABLE = (
-    Backend("jax", "python", "both", "jax"),
-    Backend("finite", "python", "forward", "numpy"),
-    Backend("zygote", "julia", "reverse", "Zygote"),
-    Backend("forwarddiff", "julia", "forward", "ForwardDiff"),
-    Backend("tracker", "julia", "reverse", "Tracker"),
-    Backend("yota", "julia", "reverse", "Yota"),
+TABLE = (
+    Backend(
+        "jax", "python", "both", "jax", second_order=True, detection="value", reads_chainrules=True
+    ),
+    Backend("finite", "python", "forward", "numpy", second_order=True, detection="none"),
+    Backend(
+        "zygote",
+        "julia",
+        "reverse",
+        "Zygote",
+        second_order=True,
+        detection="program",
+        reads_chainrules=True,
+        structural_zeros=True,
+    ),
+    Backend("forwarddiff", "julia", "forward", "ForwardDiff", second_order=True, detection="value"),
+    Backend("tracker", "julia", "reverse", "Tracker", detection="value", structural_zeros=True),
+    Backend(
+        "yota",
+        "julia",
+        "reverse",
+        "Yota",
+        detection="program",
+        reads_chainrules=True,
+        structural_zeros=True,
+    ),
 )
 
-NAMES = tuple(row.name for row in _TABLE)
-JULIA_NAMES = tuple(row.name for row in _TABLE if row.language == "julia")
+NAMES = tuple(row.name for row in TABLE)
+JULIA_NAMES = tuple(row.name for row in TABLE if row.language == "julia")
 
 
 def row(name: str, *, argument: str = "backend", names: tuple[str, ...] = NAMES) -> Backend:
@@ -59,7 +94,7 @@ def row(name: str, *, argument: str = "backend", names: tuple[str, ...] = NAMES)
     Raises:
         UnknownBackendError: there is no such system; the message lists those that there are.
     """
-    for candidate in _TABLE:
+    for candidate in TABLE:
         if candidate.name == name and name in names:
             return candidate
     raise UnknownBackendError(
@@ -70,48 +105,3 @@ def row(name: str, *, argument: str = "backend", names: tuple[str, ...] = NAMES)
             fix="The names are lower case.",
         )
     )
-
-
-def load(name: str) -> Backend:
-    """Make an AD system ready, starting Julia and installing the package where needed.
-
-    Returns:
-        Its row, with the version that is loaded.
-
-    Raises:
-        UnknownBackendError: there is no such system.
-        JuliaUnavailableError: Julia cannot be started.
-        BackendNotLoadedError: the system's package cannot be installed or loaded.
-    """
-    found = row(name)
-    if found.language == "python":
-        return replace(found, version=version(found.package), available=True)
-    from .julia._session import session
-
-    return replace(found, version=session().require(found.package), available=True)
-
-
-def backends() -> list[Backend]:
-    """List all AD systems with what is known about each.
-
-    Starts Julia and installs what is missing, as the first use of each system would. A system
-    that cannot be had is listed with the reason; the others are not affected.
-
-    Returns:
-        One `Backend` a system, in a fixed order: jax, finite, zygote, forwarddiff, tracker, yota.
-
-    Example:
-        >>> import pybridge as pb
-        >>> [b.name for b in pb.backends() if b.language == "python"]
-        ['jax', 'finite']
-
-    The twin in Julia is `PyBridge.BACKENDS` with `PyBridge.check_available`.
-    """
-    return [_try(name) for name in NAMES]
-
-
-def _try(name: str) -> Backend:
-    try:
-        return load(name)
-    except BridgeError as error:
-        return replace(row(name), reason=str(error))

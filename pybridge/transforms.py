@@ -13,8 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import _backends
-from . import finite as _finite
+from . import _backends, _finite_transforms
 from ._errors import ArgumentTypeError, ArgumentValueError, UnsupportedModeError, explain
 from .interop import JuliaFunction
 
@@ -111,7 +110,7 @@ def value_and_grad(
     def compute(*args: Any, **kwargs: Any) -> Any:
         numbers = _numbers(args, argnums)
         if system == "finite":
-            value, gradients = _finite_gradient(f, args, numbers, has_aux, kwargs)
+            value, gradients = _finite_transforms.value_and_grad(f, args, kwargs, numbers, has_aux)
         elif isinstance(f, JuliaFunction):
             _no_keywords(kwargs)
             value, gradients = _julia().value_and_grad(f, args, numbers, system, has_aux)
@@ -168,8 +167,7 @@ def jvp(
     if system == "jax":
         return jax.jvp(f, _as_arrays(primals), _as_arrays(tangents))
     if system == "finite":
-        found = _finite.finite_jvp(f, primals, tangents, convert=_convert(f))
-        return _narrow(found.value, primals), _narrow(found.derivative, primals)
+        return _finite_transforms.jvp(f, primals, tangents)
     if isinstance(f, JuliaFunction):
         return _julia().jvp(f, primals, tangents, system)
     return _lowering().jvp(f, _as_arrays(primals), _as_arrays(tangents), system)
@@ -251,10 +249,7 @@ def jacobian(
     def compute(*args: Any, **kwargs: Any) -> Any:
         numbers = _numbers(args, argnums)
         if system == "finite":
-            found = _finite.finite_jacobian(
-                functools.partial(f, **kwargs), args, argnums, convert=_convert(f)
-            )
-            return _narrow(found.derivative, args)
+            return _finite_transforms.jacobian(f, args, kwargs, argnums)
         single = isinstance(argnums, int)
         if isinstance(f, JuliaFunction):
             _no_keywords(kwargs)
@@ -298,10 +293,7 @@ def hessian(
     def compute(*args: Any, **kwargs: Any) -> Any:
         numbers = _numbers(args, argnums)
         if system == "finite":
-            found = _finite.finite_hessian(
-                functools.partial(f, **kwargs), args, argnums, convert=_convert(f)
-            )
-            return _narrow(found, args)
+            return _finite_transforms.hessian(f, args, kwargs, argnums)
         single = isinstance(argnums, int)
         if isinstance(f, JuliaFunction):
             _no_keywords(kwargs)
@@ -329,15 +321,15 @@ def _system(f: Any, backend: str) -> str:
 
 
 def _julia() -> Any:
-    from .julia import _derivatives
+    from .interop import julia_derivatives
 
-    return _derivatives
+    return julia_derivatives
 
 
 def _lowering() -> Any:
-    from .lowering import _derivatives
+    from .lowering import derivatives
 
-    return _derivatives
+    return derivatives
 
 
 def _numbers(args: tuple[Any, ...], argnums: Argnums) -> tuple[int, ...]:
@@ -387,63 +379,3 @@ def _no_keywords(kwargs: dict[str, Any]) -> None:
                 fix="Write the Julia function with positional arguments.",
             )
         )
-
-
-def _convert(f: Any) -> Any:
-    return _finite.as_given if isinstance(f, JuliaFunction) else _finite.as_jax
-
-
-def _finite_gradient(
-    f: Callable[..., Any],
-    args: tuple[Any, ...],
-    numbers: tuple[int, ...],
-    has_aux: bool,
-    kwargs: dict[str, Any],
-) -> tuple[Any, tuple[Any, ...]]:
-    aux: Any = None
-    first = True
-
-    def scalar(*xs: Any) -> Any:
-        nonlocal aux, first
-        out = f(*xs, **kwargs)
-        if not has_aux:
-            return out
-        value, extra = out
-        if first:  # the first call is at the point itself
-            aux, first = extra, False
-        return value
-
-    found = _finite.finite_gradient(scalar, args, numbers, convert=_convert(f))
-    gradients = tuple(
-        jax.tree_util.tree_map(_as_argument, found.derivative[i], args[n])
-        for i, n in enumerate(numbers)
-    )
-    value = _narrow(found.value, args)
-    return ((value, aux) if has_aux else value), gradients
-
-
-def _as_argument(derivative: np.ndarray, x: Any) -> Any:
-    """Give a derivative the argument's dtype and kind of array."""
-    dtype = x.dtype if hasattr(x, "dtype") else jax.dtypes.canonicalize_dtype(np.result_type(x))
-    narrow = np.asarray(derivative).astype(dtype)
-    return jax.numpy.asarray(narrow) if not isinstance(x, np.ndarray) else narrow
-
-
-def _narrow(tree: Any, args: Any) -> Any:
-    """Bring results from float64 to the precision of the arguments."""
-    leaves = [x for x in jax.tree_util.tree_leaves(args)]
-    wants_numpy = all(isinstance(x, np.ndarray | np.generic) for x in leaves)
-    dtypes = [
-        x.dtype if hasattr(x, "dtype") else jax.dtypes.canonicalize_dtype(np.result_type(x))
-        for x in leaves
-    ]
-    inexact = [d for d in dtypes if jax.numpy.issubdtype(d, np.inexact)]
-
-    def one(x: Any) -> Any:
-        x = np.asarray(x)
-        if np.issubdtype(x.dtype, np.inexact) and inexact:
-            real = np.result_type(*inexact)
-            x = x.astype(np.result_type(real, np.complex64) if x.dtype.kind == "c" else real)
-        return x if wants_numpy else jax.numpy.asarray(x)
-
-    return jax.tree_util.tree_map(one, tree)

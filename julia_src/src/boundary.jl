@@ -109,7 +109,7 @@ end
 execute(p::Prepared{:observation}, cursor) =
     put!(OBSERVATIONS, observation(p.backend, p.f, decode(p.spec, cursor)))
 
-# The numbers are those of `REPRESENTATIONS` in pybridge/julia/_derivatives.py.
+# The numbers are those of `REPRESENTATIONS` in pybridge/interop/julia_derivatives.py.
 representation(::Nothing) = 1
 representation(::NoTangent) = 2
 representation(::AbstractZero) = 3

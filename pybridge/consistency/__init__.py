@@ -13,6 +13,7 @@ from .nan import explain_nan as explain_nan
 from .report import check_to_html as check_to_html
 from .report import check_to_json as check_to_json
 from .report import check_to_markdown as check_to_markdown
+from .report import join as join
 from .report import layers_ok as layers_ok
 from .report import layers_to_markdown as layers_to_markdown
 from .report import print_check as print_check
@@ -21,6 +22,9 @@ from .report import print_report as print_report
 from .report import to_html as to_html
 from .report import to_json as to_json
 from .report import to_markdown as to_markdown
+from .report import writable as writable
+from .report import write as write
+from .suites import SUITES as SUITES
 from .suites import Answer as Answer
 from .suites import Known as Known
 from .suites import LayerAnswer as LayerAnswer
@@ -37,7 +41,9 @@ from .suites import load_scenarios as load_scenarios
 from .suites import parse_scenarios as parse_scenarios
 from .suites import prepare as prepare
 from .suites import run_scenarios as run_scenarios
+from .suites import run_suites as run_suites
 from .suites import select_scenarios as select_scenarios
+from .suites import suite as suite
 from .testing import Allow as Allow
 from .testing import ConsistencyError as ConsistencyError
 from .testing import assert_consistent as assert_consistent

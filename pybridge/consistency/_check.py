@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .._backends import NAMES, Backend, load, row
+from .._backends import NAMES, Backend, row
 from .._config import setting
 from .._errors import ArgumentValueError, BridgeError, explain
 from ..interop import JuliaFunction
+from ..julia import load
 from ._check_run import CheckRun
 from .findings import Report
 from .subject import Allowed, Subject, check_names, has_julia

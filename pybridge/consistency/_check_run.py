@@ -11,7 +11,7 @@ import numpy as np
 
 from .._backends import Backend
 from .._errors import first_line
-from ..primitives._detection import listen
+from ..primitives import listen
 from .detectors import (
     Cause,
     Context,

@@ -13,8 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax.interpreters import batching
 
-from ._primitives import PRIMITIVES, bind
-from ._program import Level, Program
+from ._julia_program import PRIMITIVES, Level, Program, bind
 
 
 def _batch(axis: Any, operands: Any, dims: Any, *, program: Program) -> tuple[Any, Any]:

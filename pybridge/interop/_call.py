@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -10,20 +10,27 @@ import numpy as np
 from jax.core import Tracer
 
 from .._errors import ArgumentTypeError, explain
-from ..julia._ffi import extents, tree_spec
-from ..julia._functions import public
-from ..julia._wire import as_leaf, unholdable
+from ..julia import JuliaHandle, as_leaf, public, unholdable
 from . import _batching as _batching  # rules are registered where they are defined
-from . import _lowering as _lowering
-from ._declared import BFLOAT16, check_declared
-from ._primitives import bind
-from ._program import ArrayType, Program
+from . import _primitives as _primitives
+from . import _xla_lowering as _xla_lowering
+from ._declared_outputs import BFLOAT16, check_declared
+from ._executable import extents, tree_spec
+from ._julia_callee import BridgedFunction
+from ._julia_program import ArrayType, Program, bind
 
-if TYPE_CHECKING:
-    from ._from_julia import JuliaFunction
+
+class Function(Protocol):
+    """What is called here; see `JuliaFunction`."""
+
+    handle: JuliaHandle
+    bridged: BridgedFunction
+    out: Any
+    declared: dict[Any, Any]
+    layout: str
 
 
-def call_traced(function: JuliaFunction, args: tuple[Any, ...]) -> Any:
+def call_traced(function: Function, args: tuple[Any, ...]) -> Any:
     """Apply the call primitive to arguments of which some are tracers, or on a GPU."""
     leaves, in_tree = jax.tree_util.tree_flatten(args)
     arrays = [_as_array(leaf, i) for i, leaf in enumerate(leaves)]
@@ -49,7 +56,7 @@ def call_traced(function: JuliaFunction, args: tuple[Any, ...]) -> Any:
     return jax.tree_util.tree_unflatten(out_tree, outs)
 
 
-def call_declared(function: JuliaFunction, args: tuple[Any, ...]) -> Any:
+def call_declared(function: Function, args: tuple[Any, ...]) -> Any:
     """Call a function with a declared value on arrays of the host; check and convert as `jit` does.
 
     Raises:
@@ -77,7 +84,7 @@ def call_declared(function: JuliaFunction, args: tuple[Any, ...]) -> Any:
 
 
 def _program(
-    function: JuliaFunction,
+    function: Function,
     in_tree: Any,
     types: tuple[ArrayType, ...],
     out_tree: Any,
@@ -111,7 +118,7 @@ def _numpy_dtype(leaf: Any, i: int) -> np.dtype:
 
 
 def find_outputs(
-    function: JuliaFunction, in_tree: Any, types: tuple[ArrayType, ...]
+    function: Function, in_tree: Any, types: tuple[ArrayType, ...]
 ) -> tuple[Any, tuple[ArrayType, ...], tuple[np.dtype, ...] | None]:
     """Find the tree and the types of the value; remembered for each signature.
 
@@ -143,7 +150,7 @@ def find_outputs(
 
 
 def _declared(
-    function: JuliaFunction, in_tree: Any, types: tuple[ArrayType, ...]
+    function: Function, in_tree: Any, types: tuple[ArrayType, ...]
 ) -> tuple[Any, tuple[ArrayType, ...], tuple[np.dtype, ...]]:
     out = function.out
     if callable(out):

@@ -20,30 +20,16 @@ from jax.interpreters import ad
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .._errors import UnsupportedModeError, explain
-from ..jaxprs import Primitive
-from ..primitives import same_mesh_axes
-from ._program import Numbers, Program
-
-call_p = Primitive("julia_call")
-value_and_grad_p = Primitive("julia_value_and_grad")
-tangents_p = Primitive("julia_tangents")
-cotangents_p = Primitive("julia_cotangents")
-PRIMITIVES = {
-    "call": call_p,
-    "value_and_grad": value_and_grad_p,
-    "tangents": tangents_p,
-    "cotangents": cotangents_p,
-}
-
-
-def bind(program: Program, operands: Sequence[Any]) -> list[Any]:
-    """Apply the primitive of a program to its operands."""
-    arrays = [
-        x if hasattr(x, "dtype") else jnp.asarray(x, type_.dtype)  # JAX hands on Python's numbers
-        for x, type_ in zip(operands, program.operand_types, strict=True)
-    ]
-    operands = same_mesh_axes(arrays)
-    return PRIMITIVES[program.kind].bind(*operands, program=program)
+from ._julia_program import (
+    PRIMITIVES,
+    Numbers,
+    Program,
+    bind,
+    call_p,
+    cotangents_p,
+    tangents_p,
+    value_and_grad_p,
+)
 
 
 def _abstract_eval(*avals: Any, program: Program) -> list[ShapedArray]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._errors import ArgumentTypeError, explain
-from ._bridged import check_layout
+from ._layout import check_layout
 
 
 def to_julia(f: Callable[..., Any], *, layout: str = "logical") -> Any:
@@ -67,7 +67,7 @@ def to_julia(f: Callable[..., Any], *, layout: str = "logical") -> Any:
         )
     check_layout("to_julia", layout)
     # Not needed by those who only import pybridge.
-    from ..julia._callbacks import expose
-    from ._programs import Exported
+    from ..julia import expose
+    from ._exported_function import Exported
 
     return expose(Exported(f, layout), getattr(f, "__name__", type(f).__name__))

@@ -6,17 +6,28 @@ import hashlib
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from .._config import setting
 from .._errors import BackendNotLoadedError, JuliaError
+from ._library import Library
 from ._locate import julia_source
 
-if TYPE_CHECKING:
-    from ._session import Session
-
 _DONE = "pybridge-installed"  # written by provision.jl
+
+
+class Running(Protocol):
+    """What is needed of the running Julia; see `Session`."""
+
+    project: str
+    executable: str
+    julia_version: str
+
+    def call(self, work: Callable[[Library], str]) -> str:
+        """Run `work` on Julia's thread."""
+        ...
 
 
 def entries() -> dict[str, Any]:
@@ -38,7 +49,7 @@ def folder(package: str, project: str, julia_version: str) -> Path:
     return root.resolve() / f"{package.lower()}-julia{minor}-{digest}"
 
 
-def load(session: Session, package: str) -> str:
+def load(session: Running, package: str) -> str:
     """Load a package into the running Julia, installing it first where that is needed.
 
     Args:
@@ -70,7 +81,7 @@ def load(session: Session, package: str) -> str:
         ) from error
 
 
-def _install(session: Session, package: str, place: Path) -> None:
+def _install(session: Running, package: str, place: Path) -> None:
     """Make an environment, showing Pkg's progress on the terminal."""
     offline = bool(setting("PYBRIDGE_OFFLINE").value)
     print(

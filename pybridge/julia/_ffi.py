@@ -1,27 +1,17 @@
-"""Programs that XLA calls: registered in Julia under a key, and the handlers with XLA."""
+"""The handlers through which XLA calls Julia."""
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import re
 import threading
-import weakref
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 import jax
-import numpy as np
 
 from .._config import setting
 from .._errors import BridgeError
-from ._library import Library, exception_of
-from ._pending import when_computed
-from ._session import Session, session
-from ._wire import code, spec
-
-if TYPE_CHECKING:
-    from ..interop._program import ArrayType, Program
+from ._library import exception_of
+from ._session import session
 
 TARGET = "pybridge_julia"
 
@@ -37,147 +27,6 @@ def as_julia_error(error: BaseException) -> BaseException:
     kind, message, lines = found.groups()
     return exception_of(kind, message, lines.strip("\n"))
 
-
-class JuliaProgram:
-    """A program in Julia's table; released when no compiled program may call it any more.
-
-    Attributes:
-        key: the number under which XLA's handler finds it, as a signed 64-bit integer.
-    """
-
-    def __init__(self, handles: Sequence[Any], ad: str, program: Program):
-        """Register the program with Julia.
-
-        Args:
-            handles: the function, and the user's own jvp and vjp, or None for each.
-            ad: the AD system for reverse mode.
-            program: the program.
-
-        Raises:
-            BackendNotLoadedError: the AD system, or ForwardDiff, cannot be loaded.
-        """
-        self._session = session()
-        # Compiled programs hold this object, and JAX caches them under jaxprs that mention the
-        # program: a reference to it, or to its function, would keep all of them alive.
-        self._handles = handles
-        self._operand_axes = [_axes(program, i) for i in range(len(program.operand_types))]
-        self._results = [
-            (program.shape(i, result=True), result.dtype, _axes(program, i, result=True))
-            for i, result in enumerate(program.result_types)
-        ]
-        fields = _describe(handles, ad, program)
-        key = _key(handles, fields)
-        self.key = ctypes.c_int64(key).value
-        self._session.call(lambda library: library.request("compile", key, *fields))
-        # When Python ends there is nothing to release, and a program may be running.
-        weakref.finalize(self, _release, self._session, key).atexit = False
-
-    def refusal(self, platform: str) -> str | None:
-        """Tell why XLA does not call it on a platform; None where it does."""
-        return xla_calls_julia(platform)
-
-    def call(self, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Run it on Julia's thread, on arrays in host memory."""
-        inputs = [
-            np.ascontiguousarray(x.transpose(axes))
-            for x, axes in zip(operands, self._operand_axes, strict=True)
-        ]
-        outputs, results = [], []
-        for shape, dtype, axes in self._results:
-            # Made in Julia's order; what is returned is a view in JAX's.
-            outputs.append(np.empty([shape[axis] for axis in axes], dtype))
-            results.append(outputs[-1].transpose(np.argsort(axes)))
-        self._session.run(lambda library: library.run_program(self.key, inputs, outputs))
-        return results
-
-
-def _release(session_: Session, key: int) -> None:
-    def work(library: Library) -> None:
-        library.request("release_program", key)
-
-    when_computed(lambda: session_.post(work))
-
-
-def _axes(program: Program, i: int, result: bool = False) -> list[int]:
-    """The order of the axes that makes a C-contiguous array one in Julia's order."""
-    loops = len(program.loop_shape(i, result=result))
-    rank = loops + len(program.lane_shape(i, result=result))
-    if program.function.layout == "reversed":
-        return list(range(rank))
-    return [*range(loops), *reversed(range(loops, rank))]
-
-
-# --- what Julia is told --------------------------------------------------------------------
-
-
-def _describe(handles: Sequence[Any], ad: str, program: Program) -> list[str]:
-    """Write the fields that `compile` in programs.jl reads."""
-    functions = ",".join("" if h is None else str(h.number) for h in handles)
-    selections = "|".join(
-        (
-            _numbers(program.wrt),
-            _numbers(program.seeds),
-            ";".join(_numbers(direction) for direction in program.directions),
-            _numbers(program.kept),
-        )
-    )
-    levels = ";".join(
-        f"{level.size}:{_flags(level.ins)}:{_flags(level.outs)}" for level in program.loops
-    )
-    return [
-        program.kind,
-        functions,
-        ad,
-        tree_spec(program.in_tree, program.args),
-        tree_spec(program.out_tree, program.values),
-        selections,
-        _buffers(program, result=False),
-        _buffers(program, result=True),
-        levels,
-        "true" if program.converts else "false",
-        program.function.layout,
-    ]
-
-
-def tree_spec(tree: Any, types: Sequence[ArrayType]) -> str:
-    """Describe a tree of arrays as `wire.jl` reads it."""
-    return spec(tree, tuple((t.dtype, len(t.shape)) for t in types))
-
-
-def _numbers(numbers: Sequence[int]) -> str:
-    return ",".join(map(str, numbers))
-
-
-def _flags(flags: Sequence[bool]) -> str:
-    return "".join("01"[flag] for flag in flags)
-
-
-def _buffers(program: Program, *, result: bool) -> str:
-    types = program.result_types if result else program.operand_types
-    texts = []
-    for i, one in enumerate(types):
-        shape = program.lane_shape(i, result=result)
-        texts.append(f"{code(one.dtype)}:{extents(shape, program.function.layout)}")
-    return ";".join(texts)
-
-
-def extents(shape: Sequence[int], layout: str) -> str:
-    """Write a shape as Julia's size."""
-    return _numbers(shape if layout == "logical" else shape[::-1])
-
-
-def _key(handles: Sequence[Any], fields: Sequence[str]) -> int:
-    """Make the key of a program, 64 bits without a sign.
-
-    XLA stores compiled programs on disk, with the key in them. A digest of the source and of
-    everything else keeps a program that was compiled elsewhere from calling something else here.
-    """
-    names = [h.identity for h in handles if h is not None]
-    text = "\x1f".join((*names, *fields)).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
-
-
-# --- the handlers --------------------------------------------------------------------------
 
 # XLA's names of the platforms that have a handler, by JAX's.
 _PLATFORMS = {"cpu": "cpu", "cuda": "CUDA"}

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import jax
 
-from .._backends import backends
 from .._config import settings
 from .._errors import BridgeError
 from ._environments import entries, folder
 from ._ffi import xla_calls_julia
 from ._locate import choose_julia, julia_source, julia_version, requirements
 from ._session import is_started, session
+from ._systems import backends
 
 
 class Row(NamedTuple):

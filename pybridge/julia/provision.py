@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from .._backends import Backend, backends
+from .._backends import Backend
 from .._errors import BackendNotLoadedError
 from ._environments import entries
 from ._session import session
+from ._systems import backends
 
 
 def provision_all() -> tuple[list[Backend], dict[str, str]]:

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
-from ..primitives._filling import least_place, read_at
+from ..primitives import least_place, read_at
 from ._emit import is_key
 from ._folds import traced
 from ._registry import Many, emits

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..primitives._bounds import outside_text
+from ..primitives import outside_text
 from ._registry import emits
 from ._text import axis, julia_type, literal, string, val
 

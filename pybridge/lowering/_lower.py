@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,12 +10,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
 
 from .._errors import ArgumentTypeError, ArgumentValueError, LoweringError, explain
 from ..interop import JuliaFunction
 from ..jaxprs import equations
-from ..julia._wire import jax_array
+from ..julia import jax_array
 from . import (  # noqa: F401  (emitters are registered where they are defined)
     _calls,
     _control,
@@ -33,8 +31,10 @@ from . import (  # noqa: F401  (emitters are registered where they are defined)
     _shapes,
     _special,
 )
-from ._emit import Form, Source, is_key
+from ._arguments import argument_names, aval_of, canonical_leaves, key_impl
+from ._emit import Form
 from ._moving import asks
+from ._source import Source
 
 CUSTOM_RULES = ("jax", "inline")
 
@@ -79,7 +79,7 @@ class Lowered:
             JuliaUnavailableError: Julia cannot be started.
             JuliaError: the source does not evaluate, which would be a fault of pybridge.
         """
-        from ..julia._functions import JuliaHandle, lowered_handle
+        from ..julia import JuliaHandle, lowered_handle
 
         handle: JuliaHandle = lowered_handle(self.source, self.constants)
         return JuliaFunction(handle, source=self.source, ad="zygote", layout="reversed")
@@ -191,10 +191,10 @@ def lowered(
         leaves, in_tree = jax.tree.flatten(args)
         flattened = leaves, canonical_leaves(leaves), in_tree
     leaves, flat, in_tree = flattened
-    avals = tuple(map(_aval, flat))
+    avals = tuple(map(aval_of, flat))
     # A typed key is the one JAX array that is not canonical as it is.
     impls = tuple(
-        None if one is leaf else _key_impl(leaf) for leaf, one in zip(leaves, flat, strict=True)
+        None if one is leaf else key_impl(leaf) for leaf, one in zip(leaves, flat, strict=True)
     )
     settings = jax.config.read("jax_enable_x64")
     key = (in_tree, avals, impls, settings, has_aux, custom_rules)
@@ -304,7 +304,7 @@ def _trace(
         )
     outs = len(closed.out_avals)
     form = Form(results=((1, True), (outs - 1, False))) if has_aux else Form()
-    names = _argument_names(f, args)
+    names = argument_names(f, args)
     return _Traced(closed, name, names, form, (in_tree, trees[-1]), custom_rules)
 
 
@@ -336,109 +336,6 @@ def _check_result(leaf: Any, name: str) -> None:
             fix="Return it from another function, or not at all.",
         )
     )
-
-
-def canonical_leaves(leaves: Sequence[Any]) -> list[Any]:
-    """Give leaves the dtypes that JAX's tracing gives them.
-
-    Raises:
-        ArgumentTypeError: a leaf is no array or number, or a float64 array while x64 is off.
-        ArgumentValueError: an integer is too large.
-    """
-    return [_canonical(leaf, i) for i, leaf in enumerate(leaves)]
-
-
-def _canonical(leaf: Any, i: int) -> Any:
-    if isinstance(leaf, jax.Array):
-        return jax.random.key_data(leaf) if is_key(leaf.dtype) else leaf
-    if type(leaf) in (bool, int, float, complex):
-        return _canonical_number(leaf, i)
-    if not isinstance(leaf, np.ndarray | np.generic):
-        if hasattr(leaf, "__array__"):
-            leaf = np.asarray(leaf)
-        else:
-            raise ArgumentTypeError(
-                explain(
-                    "pb.lower",
-                    expected="arrays and numbers, in tuples, lists and dicts",
-                    got=f"a {type(leaf).__module__}.{type(leaf).__qualname__} as argument leaf {i}",
-                    fix="Close over what is no array: lambda x: f(x, option).",
-                )
-            )
-    narrow = jax.dtypes.canonicalize_dtype(leaf.dtype)
-    if narrow == leaf.dtype:
-        return leaf
-    if np.issubdtype(leaf.dtype, np.inexact):
-        raise ArgumentTypeError(
-            explain(
-                "pb.lower",
-                expected=f"{narrow} for argument leaf {i}, since x64 is off",
-                got=f"{leaf.dtype}",
-                fix='Turn on jax.config.update("jax_enable_x64", True), or say that precision '
-                f"may be lost: x.astype(np.{narrow}).",
-            )
-        )
-    return leaf.astype(narrow)
-
-
-def _canonical_number(number: Any, i: int) -> Any:
-    dtype = jax.dtypes.canonicalize_dtype(np.result_type(type(number)))
-    try:
-        return np.asarray(number, dtype)[()]
-    except OverflowError:
-        # Turning on x64 does not help where int64 is too small as well.
-        wider = -(2**63) <= number < 2**63
-        off = 'Turn on jax.config.update("jax_enable_x64", True), or pass'
-        raise ArgumentValueError(
-            explain(
-                "pb.lower",
-                expected=f"an integer that fits {dtype} for argument leaf {i}"
-                + (", since x64 is off" if wider else ""),
-                got=f"{number}",
-                fix=f"{off if wider else 'Pass'} a float.",
-            )
-        ) from None
-
-
-def _key_impl(leaf: Any) -> Any:
-    """The generator that a typed key belongs to; None for all else."""
-    return jax.random.key_impl(leaf) if is_key(getattr(leaf, "dtype", None)) else None
-
-
-def _aval(leaf: Any) -> tuple[Any, Any]:
-    return leaf.shape, leaf.dtype
-
-
-def _argument_names(f: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, ...]:
-    """Name the leaves after the parameters and the paths in them: `params_w`."""
-    try:
-        parameters = list(inspect.signature(f).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
-    names: list[str] = []
-    for i in range(len(args)):
-        if i < len(parameters) and parameters[i].kind in (
-            inspect.Parameter.POSITIONAL_ONLY,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        ):
-            names.append(parameters[i].name)
-        else:
-            names.append(f"x{i + 1}")
-    leaves = jax.tree_util.tree_leaves_with_path(args)
-    return tuple(
-        "_".join([names[path[0].idx], *map(_key_text, path[1:])])  # type: ignore[union-attr]
-        for path, _ in leaves
-    )
-
-
-def _key_text(key: Any) -> str:
-    if isinstance(key, DictKey):
-        return str(key.key)
-    if isinstance(key, GetAttrKey):
-        return key.name
-    if isinstance(key, SequenceKey):
-        return str(key.idx + 1)
-    return str(key.key) if isinstance(key, FlattenedIndexKey) else str(key)
 
 
 def _primitives(closed: Any) -> tuple[str, ...]:

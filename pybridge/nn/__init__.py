@@ -1,5 +1,8 @@
 """Layers in JAX with the numbers of Flux: explicit parameters and state, no hidden mode."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from .._later import imported_later as _imported_later
 from ._activations import celu as celu
 from ._activations import elu as elu
 from ._activations import gelu as gelu
@@ -46,8 +49,6 @@ from ._dense import Dense as Dense
 from ._dropout import AlphaDropout as AlphaDropout
 from ._dropout import Dropout as Dropout
 from ._embedding import Embedding as Embedding
-from ._from_flux import from_flux as from_flux
-from ._from_flux import to_flux as to_flux
 from ._groupnorm import GroupNorm as GroupNorm
 from ._init import glorot_normal as glorot_normal
 from ._init import glorot_uniform as glorot_uniform
@@ -76,3 +77,12 @@ from ._softmax import logsoftmax as logsoftmax
 from ._softmax import logsumexp as logsumexp
 from ._softmax import softmax as softmax
 from ._weightnorm import WeightNorm as WeightNorm
+
+if _TYPE_CHECKING:
+    from ..flux_models import from_flux as from_flux
+    from ..flux_models import to_flux as to_flux
+
+# The public names of what is above the layers.
+__getattr__, __dir__ = _imported_later(
+    __name__, {"from_flux": "..flux_models", "to_flux": "..flux_models"}
+)

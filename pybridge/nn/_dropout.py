@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
-from ..primitives._random import keep_mask
+from ..primitives import keep_mask
 from ._dtypes import real_input
 from ._layer import Layer, check_key
 from ._mode import Mode

@@ -11,8 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
-from ..primitives._bounds import place
-from ..primitives._gathering import fill, gather
+from ..primitives import fill, gather, place
 from ._dtypes import input_array, match_dtype, precision_for
 from ._init import fresh, randn
 from ._layer import Layer, check_axis, positive

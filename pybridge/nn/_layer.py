@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
-from ..primitives._jet import call_under_jet
+from ..primitives import call_under_jet
 from ._dtypes import input_array
 from ._mode import Mode, resolve_training
 

@@ -5,6 +5,26 @@ in a node, or they could not move them; `grad` and an optimiser must not, or the
 gradient and a step. Both ask the same function, and it is told nothing about them: what a leaf
 is for can only be seen from who called.
 
+What JAX and its packages offer without looking at the caller, and what of
+docs/how-to/non-differentiable-parts.md it cannot keep (tried with JAX 0.10):
+
+* A node that always shows its arrays is a part of every gradient and every step: `jax.grad` refuses
+  integers in it, gives floats a zero, and weight decay moves them. One that never does is compiled
+  anew for each array, and `vmap` and `scan` do not map it.
+* Extended dtypes, as those of random keys: leaves that `jit` and `vmap` move, with tangents of
+  `float0`. `jax.grad` refuses them without `allow_int=True`, `jax.tree.map` of a step raises on
+  them, and there is no public way to define one.
+* `float0` is the tangent type of integers; floats cannot ask for it.
+* `custom_vjp` with `symbolic_zeros` stops a derivative inside of a program, as `stop_gradient`
+  does. The leaf stays a leaf of the gradient, with zeros.
+* A partition as in Equinox, and the masks of optax, work on the tree from outside: the caller has
+  to use `eqx.filter_grad`, and to give each optimiser the mask. (`optax.masked` hands gradients of
+  masked leaves on, and `apply_updates` adds them.)
+
+So `jax.grad(f)(tree)` and an optimiser that know nothing, beside `jit` and `vmap` that move the
+arrays, want different leaves of the same node, and JAX's registry has one answer. The caller it is,
+until JAX tells a node who asks.
+
 Nothing here depends on a private name of JAX. The functions to look for are found from the public
 ones, and the first question tries the answers out: under a version of JAX that calls in another way
 nothing is shown, so that nothing is differentiated or moved by an optimiser, and a warning says so.

@@ -9,8 +9,9 @@ import jax
 import numpy as np
 
 import pybridge as pb
+from pybridge._backends import JULIA_NAMES
 
-SYSTEMS = ("zygote", "forwarddiff", "tracker", "yota")
+SYSTEMS = JULIA_NAMES
 
 
 @functools.cache

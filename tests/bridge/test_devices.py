@@ -17,7 +17,7 @@ import julia_state
 import pytest
 
 import pybridge as pb
-from pybridge.interop import _from_julia, _lowering
+from pybridge.interop import _julia_function, _xla_lowering
 from pybridge.julia import _ffi, doctor
 from pybridge.julia._session import session
 
@@ -160,16 +160,16 @@ def lowered_for_cuda(f) -> str:
 def fresh(monkeypatch):
     """Forget what is known about ways to call Julia, here and afterwards."""
     monkeypatch.setattr(_ffi, "_refusals", {})
-    _lowering._say_that_arrays_are_copied.cache_clear()
+    _xla_lowering._say_that_arrays_are_copied.cache_clear()
     yield monkeypatch
-    _lowering._say_that_arrays_are_copied.cache_clear()
+    _xla_lowering._say_that_arrays_are_copied.cache_clear()
 
 
 def test_without_cuda_jl_arrays_are_copied_and_it_is_said_once(fresh) -> None:
     """The message names what to type."""
     fresh.setattr(_ffi, "_cuda_refusal", lambda: "CUDA did not load: type this")
     # JAX does not lower a callback for a platform that is not there.
-    fresh.setattr(_lowering, "_callback", lambda ctx, *operands, program: operands)
+    fresh.setattr(_xla_lowering, "_callback", lambda ctx, *operands, program: operands)
     f = pb.from_julia("x -> x .+ 1")
     with pytest.warns(UserWarning, match="copied to the host.*CUDA did not load") as said:
         text = lowered_for_cuda(lambda x: f(f(x)))
@@ -207,7 +207,7 @@ def test_a_call_outside_of_jit_stays_on_its_device(monkeypatch) -> None:
     """An array that is not on the host is not brought there for a plain call."""
     f = pb.from_julia("x -> x .+ 1")
     monkeypatch.setattr(f.handle, "run", lambda *args, **kw: pytest.fail("a plain call"))
-    monkeypatch.setattr(_from_julia, "_wants_program", lambda leaf: True)
+    monkeypatch.setattr(_julia_function, "_wants_program", lambda leaf: True)
     assert f(jnp.ones(3)).tolist() == [2, 2, 2]
     assert pb.from_julia("x -> x .+ 1")(jnp.ones(2)).tolist() == [2, 2]
 

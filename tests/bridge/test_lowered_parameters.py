@@ -14,7 +14,7 @@ from lowering_cases_linalg import SMOOTH as SMOOTH_LINALG
 from lowering_cases_linalg import VALUES as VALUES_LINALG
 
 import pybridge as pb
-from pybridge.lowering import _emit, lower
+from pybridge.lowering import _emit, _source, lower
 
 # Whatever these are, the numbers are the same.
 HARMLESS = {
@@ -76,7 +76,7 @@ def test_every_parameter_is_honoured_or_refused(monkeypatch):
 
     params = property(lambda self: Recorded(self.name, self.eqn.params))
     monkeypatch.setattr(_emit.Equation, "params", params)
-    monkeypatch.setattr(_emit, "emit", recorded)
+    monkeypatch.setattr(_source, "emit", recorded)
     for cases in (SMOOTH, DISCRETE, SMOOTH_LINALG, VALUES_LINALG):
         for f, *args in cases.values():
             lower(f, *(jax.tree.map(jnp.asarray, arg) for arg in args))

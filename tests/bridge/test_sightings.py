@@ -6,7 +6,7 @@ import pytest
 import pybridge as pb
 from pybridge.consistency import check
 from pybridge.consistency.detectors._julia_functions import _unused_name
-from pybridge.julia._observation import observe
+from pybridge.interop._observation import observe
 
 X = np.array([0.3, 1.0])
 

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from pybridge.interop import _batching as _batching
-from pybridge.interop import _lowering as _lowering
-from pybridge.interop._primitives import bind
-from pybridge.interop._program import ArrayType, Program
+from pybridge.interop import _primitives as _primitives
+from pybridge.interop import _xla_lowering as _xla_lowering
+from pybridge.interop._julia_program import ArrayType, Program, bind
 
 
 def cubic(
@@ -60,7 +60,7 @@ def cubic(
 
 
 class FakeFunction:
-    """See `Function` in `pybridge/interop/_program.py`."""
+    """See `Function` in `pybridge/interop/_julia_program.py`."""
 
     layout = "logical"
     batched = False

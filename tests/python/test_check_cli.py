@@ -13,11 +13,12 @@ import pytest
 from check_reports import YOTA, clean_report, kink_report
 from html_pages import parse
 
-import pybridge.consistency as consistency
-from pybridge._cli_target import load_target, read_arguments
+from pybridge import consistency
 from pybridge._errors import ArgumentTypeError, ArgumentValueError
 from pybridge.cli import main
-from pybridge.consistency.suites import SUITES, Suite
+from pybridge.cli._target import load_target, read_arguments
+from pybridge.consistency import SUITES
+from pybridge.consistency.suites import Suite
 
 SOURCE = """
 import jax.numpy as jnp
@@ -232,7 +233,7 @@ def test_a_function_that_raises_is_shown_with_file_and_line(folder, capsys):
 
 @pytest.mark.julia
 def test_a_julia_function_has_its_systems_made_ready(folder, checker, monkeypatch):
-    import pybridge._cli_check as command
+    import pybridge.cli._check as command
 
     text = "import pybridge as pb\nf = pb.from_julia('x -> x')\n"
     (folder / "checked.py").write_text(text, encoding="utf-8")
@@ -276,7 +277,7 @@ def test_only_errors_exit_1(folder, checker):
 
 
 def test_absent_systems_exit_2_when_asked_for(folder, checker, monkeypatch):
-    import pybridge._cli_check as command
+    import pybridge.cli._check as command
 
     monkeypatch.setattr(command, "_prepared", lambda names, progress: [])
     checker.report = replace(clean_report(), systems=(*clean_report().systems, YOTA))

@@ -144,6 +144,19 @@ def test_reference_has_the_builtin_of_every_error():
         assert builtin in bases, (name, bases)
 
 
+def test_the_api_page_has_every_public_name_and_no_other():
+    from pybridge import nn
+
+    listed = re.findall(r"^::: (\S+)$", (ROOT / "docs/api.md").read_text("utf-8"), re.MULTILINE)
+    public = {
+        f"{module.__name__}.{name}"
+        for module in (pb, nn)
+        for name in dir(module)
+        if not name.startswith("_") and callable(getattr(module, name))
+    }
+    assert sorted(listed) == sorted(public)
+
+
 def test_configuration_has_every_setting():
     from pybridge._config import settings
 
@@ -254,5 +267,5 @@ def test_reference_has_every_name_of_nn_and_no_other():
     from pybridge import nn
 
     text = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
-    names = [n for n, v in vars(nn).items() if callable(v) and not n.startswith("_")]
+    names = [n for n in dir(nn) if callable(getattr(nn, n)) and not n.startswith("_")]
     assert sorted(set(re.findall(r"`nn\.(\w+)", text))) == sorted(names)

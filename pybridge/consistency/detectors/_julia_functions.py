@@ -7,15 +7,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ...julia._observation import Sighting
+from ..._backends import TABLE
+from ...interop import Sighting
 from .._wording import join
 from ..findings import Finding
 from ..subject import Point, Sightings
 from ._zero_gradients import FLAT_ADVICE
 
 _WRONG = ("finite", "minority", "reverse-forward", "special-case")
-# The systems that read ChainRules' rules, JAX through Zygote.
-_RULED = frozenset({"jax", "yota", "zygote"})
+_RULED = frozenset(system.name for system in TABLE if system.reads_chainrules)
 
 # What Zygote says of a function that writes into an array. Yota says nothing.
 _WRITES = "Mutating arrays is not supported"

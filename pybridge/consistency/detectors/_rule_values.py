@@ -14,7 +14,7 @@ from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
 from ...jaxprs import RULED_CALLS, Location, called_program, contains, substitute
-from ...primitives._detection import within_gradient_p
+from ...primitives import within_gradient_p
 from ..subject import Arrays, Seen, walk
 
 RULES = frozenset(RULED_CALLS)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..._backends import row
 from ..._errors import BridgeError
-from ...interop import JuliaFunction
-from ...julia._derivatives import representations
+from ...interop import JuliaFunction, representations
 from ..findings import Finding
 from ._context import Context
-
-_SYSTEMS = ("zygote", "tracker", "yota")
 
 
 def detect_zero_representations(context: Context) -> Iterator[Finding]:
@@ -25,7 +23,7 @@ def detect_zero_representations(context: Context) -> Iterator[Finding]:
     names = [system.name for system in point.systems if system.name not in wrong]
     args, numbers = subject.args_at(point.xs), subject.argnums()
     for name in names:
-        if name not in _SYSTEMS:
+        if not row(name).structural_zeros:
             continue
         try:
             kinds = representations(subject.f, args, numbers, name)

@@ -187,7 +187,7 @@ def _where_text(leak: Leak, origin: Origin, choice: Choice | None) -> str:
 def _strong_zero_cure(problem: Problem, tape: Tape, mode: str) -> Iterator[Cure]:
     """Run `pb.strong_zero`, if this installation has it."""
     try:
-        from ...primitives._strong_zero import strong_zero  # type: ignore
+        from ...primitives import strong_zero  # type: ignore
 
         function = strong_zero(problem.flat(problem.f))
         answer = _run(problem, tape, function, mode)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -72,10 +73,8 @@ def _definition(tree: ast.AST, first: int, line: int) -> ast.FunctionDef | ast.L
 def _compile(node: ast.FunctionDef | ast.Lambda, f: Any) -> Callable[..., Any]:
     import jax.numpy as jnp
 
-    import pybridge
-
     closure = inspect.getclosurevars(f).nonlocals
-    names = {"pb": pybridge, "jnp": jnp, **f.__globals__, **closure}
+    names = {"pb": sys.modules["pybridge"], "jnp": jnp, **f.__globals__, **closure}
     if isinstance(node, ast.Lambda):
         code = compile(ast.fix_missing_locations(ast.Expression(node)), "<cure>", "eval")
         return eval(code, names)

@@ -7,8 +7,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from ..._backends import load, row
+from ..._backends import row
 from ..._errors import BridgeError
+from ...julia import choose_julia, load
 
 
 @functools.cache
@@ -31,8 +32,6 @@ def why_absent(name: str) -> str | None:
         True
     """
     if row(name).language == "julia" and not has_julia():
-        from ...julia._locate import choose_julia
-
         return (
             f"Julia not found: {choose_julia().origin}; "
             "PYBRIDGE_JULIA and PYTHON_JULIAPKG_EXE are not set"
@@ -46,8 +45,6 @@ def why_absent(name: str) -> str | None:
 
 def has_julia() -> bool:
     """Look for a Julia without downloading one."""
-    from ...julia._locate import choose_julia
-
     if "juliacall" in sys.modules or choose_julia().executable is not None:
         return True
     from juliapkg.state import STATE

@@ -13,8 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..._errors import BridgeError
-from ...interop import JuliaFunction
-from ...julia._observation import Sighting, observe
+from ...interop import JuliaFunction, Sighting, observe
 
 
 class Sightings:

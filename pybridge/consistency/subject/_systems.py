@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
+from ..._backends import row
 from ..._errors import JuliaError
 from ...finite import TOLERANCES
 from ...jaxprs import contains, equations
@@ -212,13 +213,6 @@ def real_vector(gs: Arrays) -> Any:
 class JuliaSystem:
     """One of Julia's AD systems on a function from `pb.from_julia`, or on a lowered one."""
 
-    _MODES = {  # noqa: RUF012
-        "zygote": ("reverse", "second"),
-        "forwarddiff": ("forward", "second"),
-        "tracker": ("reverse",),
-        "yota": ("reverse",),
-    }
-
     def __init__(self, name: str, subject: Subject, weighted: Weighted, *, second: bool):
         """Choose the modes; `second` is whether to ask for second derivatives."""
         self.name, self._subject, self._weighted = name, subject, weighted
@@ -230,8 +224,7 @@ class JuliaSystem:
         # the other is a chunk of one.
         self.chunked = self.seeded and single and whole
         second = second and single and whole and weighted.weights[0] == 1.0
-        modes = self._MODES.get(name, ("reverse",))
-        self.modes = tuple(mode for mode in modes if second or mode != "second")
+        self.modes = tuple(mode for mode in row(name).modes if second or mode != "second")
         self._scalar = single and whole
 
     def reverse(self, xs: Arrays) -> tuple[Any, Any]:

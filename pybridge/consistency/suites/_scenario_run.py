@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -12,9 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._backends import Backend, load, row
+from ..._backends import Backend, row
 from ..._errors import BackendNotLoadedError, BridgeError, JuliaError, JuliaUnavailableError
 from ...finite import double_precision
+from ...interop import from_julia
+from ...julia import load
 from ...transforms import jvp, value_and_grad
 from .._rendering import Rendered
 from ._scenarios import Known, Scenario
@@ -270,11 +273,9 @@ def _agrees(
 
 def _function(scenario: Scenario, backend: Backend) -> Callable[..., Any]:
     """Build the scenario's function in the language of the system."""
-    import pybridge as pb
-
     if backend.language == "julia":
-        return pb.from_julia(scenario.julia)
-    scope: dict[str, Any] = {"jax": jax, "jnp": jnp, "np": np, "pb": pb}
+        return from_julia(scenario.julia)
+    scope: dict[str, Any] = {"jax": jax, "jnp": jnp, "np": np, "pb": sys.modules["pybridge"]}
     exec(compile(scenario.python, f"<scenario {scenario.name}>", "exec"), scope)
     return scope["f"]
 

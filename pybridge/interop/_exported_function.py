@@ -19,8 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
-from ..julia._callbacks import Reply, read_leaves
-from ..julia._wire import DTYPES, Structure, spec
+from ..julia import DTYPES, Reply, Structure, read_leaves, spec
 
 _SEPARATOR = "\x1f"
 _CROSSING = frozenset(np.dtype(code) for code in DTYPES)

@@ -6,16 +6,15 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from .._backends import row
-from .._errors import ArgumentValueError, explain
 
 if TYPE_CHECKING:
-    from ..julia._ffi import JuliaProgram
-    from ..julia._functions import JuliaHandle
-    from ._program import Program
+    from ..julia import JuliaHandle
+    from ._executable import JuliaProgram
+    from ._julia_program import Program
 
 
 class BridgedFunction:
-    """A Julia function as the primitives see it; see `Function` in `_program.py`.
+    """A Julia function as the primitives see it; see `Function` in `_julia_program.py`.
 
     JAX caches programs under the functions that were traced, and a program refers to this object.
     So this one must not refer to anything that was traced: the compiled calls are in the object
@@ -64,8 +63,8 @@ class BridgedFunction:
 
     def executable(self, program: Program) -> JuliaProgram:
         """Make a program ready to run, unless a compiled one has it already."""
-        from ..julia._ffi import JuliaProgram
-        from ..julia._session import session
+        from ..julia import session
+        from ._executable import JuliaProgram
 
         found = self._executables.get(program)
         if found is None:
@@ -80,24 +79,3 @@ class BridgedFunction:
 
 class Jitted(dict):
     """A dictionary that can be referred to weakly."""
-
-
-def check_layout(where: str, layout: str) -> None:
-    """Refuse what is no layout.
-
-    Args:
-        where: the public name that was called.
-        layout: how array axes map.
-
-    Raises:
-        ArgumentValueError: it is neither of the two.
-    """
-    if layout not in ("logical", "reversed"):
-        raise ArgumentValueError(
-            explain(
-                where,
-                expected='layout "logical" or "reversed"',
-                got=repr(layout),
-                fix='"logical" keeps the order of the axes, "reversed" is Flux\'s convention.',
-            )
-        )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ._errors import ArgumentTypeError, ArgumentValueError, explain
+from .._errors import ArgumentTypeError, ArgumentValueError, explain
 
 _WHERE = "pybridge check"
 
@@ -81,7 +81,7 @@ def read_arguments(f: Callable[..., Any], texts: Sequence[str]) -> tuple[Any, ..
         ArgumentValueError: an expression cannot be evaluated, or the function takes more or
             fewer arguments.
     """
-    from .finite import double_precision
+    from ..finite import double_precision
 
     with double_precision():
         arguments = tuple(_evaluate(text) for text in texts)
@@ -178,9 +178,7 @@ def _evaluate(text: str) -> Any:
     import jax.numpy as jnp
     import numpy as np
 
-    import pybridge as pb
-
-    known = {"np": np, "jnp": jnp, "jax": jax, "pb": pb}
+    known = {"np": np, "jnp": jnp, "jax": jax, "pb": sys.modules["pybridge"]}
     known |= {"pi": np.pi, "inf": np.inf, "nan": np.nan}
     try:
         return _arrays(eval(text.strip(), {"__builtins__": {}, **known}))

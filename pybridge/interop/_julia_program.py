@@ -1,7 +1,8 @@
-"""What a bridged call is made of: a function, what is asked of it, and its types.
+"""What a call of a Julia function from JAX is made of: the function, what is asked of it, types.
 
-A `Program` is the parameter of the primitives in `_primitives.py`. Four kinds exist, in two
-families that are closed under differentiation and transposition (`rules.jl` says why):
+A `Program` is the parameter of the primitives here, whose rules are in `_primitives.py`. Four kinds
+exist, in two families that are closed under differentiation and transposition (`rules.jl` says
+why):
 
 * `"call"`: the value; within a gradient of the leaves `wrt`, unless there are none;
 * `"value_and_grad"`: the value of a real scalar function and its gradient, from one run;
@@ -18,7 +19,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import jax.numpy as jnp
 import numpy as np
+
+from ..jaxprs import Primitive
+from ..primitives import same_mesh_axes
+
+call_p = Primitive("julia_call")
+value_and_grad_p = Primitive("julia_value_and_grad")
+tangents_p = Primitive("julia_tangents")
+cotangents_p = Primitive("julia_cotangents")
+PRIMITIVES = {
+    "call": call_p,
+    "value_and_grad": value_and_grad_p,
+    "tangents": tangents_p,
+    "cotangents": cotangents_p,
+}
 
 Numbers = tuple[int, ...]
 
@@ -137,8 +153,6 @@ class Program:
         That it can be called also keeps functions from living too long: JAX caches what it found
         out about a primitive under its parameters, and refers to callable ones weakly.
         """
-        from ._primitives import bind
-
         return bind(self, operands)
 
     def __hash__(self) -> int:
@@ -213,3 +227,13 @@ class Program:
         )
         empty = {"wrt": (), "seeds": (), "directions": (), "kept": ()}
         return replace(self, kind=kind, levels=levels, **{**empty, **fields})
+
+
+def bind(program: Program, operands: Sequence[Any]) -> list[Any]:
+    """Apply the primitive of a program to its operands."""
+    arrays = [
+        x if hasattr(x, "dtype") else jnp.asarray(x, type_.dtype)  # JAX hands on Python's numbers
+        for x, type_ in zip(operands, program.operand_types, strict=True)
+    ]
+    operands = same_mesh_axes(arrays)
+    return PRIMITIVES[program.kind].bind(*operands, program=program)

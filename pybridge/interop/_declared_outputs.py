@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
-from ..julia._wire import DTYPES
+from ..julia import DTYPES
 
 BFLOAT16 = np.dtype(jnp.bfloat16)
 # Julia has no bfloat16: results are converted from its Float32.

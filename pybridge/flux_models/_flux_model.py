@@ -12,13 +12,13 @@ from jax.core import Tracer
 
 from .._backends import JULIA_NAMES, row
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
-from ..nn._layer import Layer
-from ..nn._mode import Mode, resolve_training
-from ._arrays_of import ArraysOf
-from ._from_julia import JuliaFunction, check_packages
+from ..interop import JuliaFunction, check_packages
+from ..nn import Layer, Mode
+from ..nn.internals import resolve_training
+from ._model_arrays import ModelArrays
 
 if TYPE_CHECKING:
-    from ..julia._models import ModelHandle
+    from ..julia import ModelHandle
 
 
 class FluxModel(Layer):
@@ -37,8 +37,8 @@ class FluxModel(Layer):
         self.ad = ad
         self.source = handle.source
         self._handle = handle
-        self._params = ArraysOf("params", handle.text["params"])
-        self._state = ArraysOf("state", handle.text["state"])
+        self._params = ModelArrays("params", handle.text["params"])
+        self._state = ModelArrays("state", handle.text["state"])
         self._read, self._write = handle.function("read"), handle.function("write")
         shown = self.source or "Flux model"
         self._train, self._test = (
@@ -295,6 +295,6 @@ def flux(model: Any, *, ad: str = "zygote", using: str | Sequence[str] = ()) -> 
             )
         )
     # Not needed by those who only import pybridge.
-    from ..julia._models import ModelHandle
+    from ..julia import ModelHandle
 
     return FluxModel(ModelHandle(model, packages), ad)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import _backends
-from ..interop._from_julia import JuliaFunction
 from ..jaxprs import Location
-from ._session import session
+from ..julia import session
+from ._julia_function import JuliaFunction
 
 # The name of the file that source given to `from_julia` has in Julia.
 _SOURCE = "julia source"

@@ -12,7 +12,7 @@ import numpy as np
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
 
 
-class ArraysOf:
+class ModelArrays:
     """The parameters, or the state, of a model: their tree, shapes and dtypes."""
 
     def __init__(self, name: str, text: Any):

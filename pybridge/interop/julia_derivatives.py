@@ -19,11 +19,9 @@ from .._errors import (
     explain,
 )
 from ..finite import double_precision
-from ..interop._from_julia import JuliaFunction
-from ..primitives._nondifferentiable import holds_nondifferentiable, plain
-from ._functions import PullbackHandle, Result, public
-from ._session import session
-from ._wire import as_leaf
+from ..julia import PullbackHandle, Result, as_leaf, public, session
+from ..primitives import holds_nondifferentiable, plain
+from ._julia_function import JuliaFunction
 
 _Numbers = tuple[int, ...]
 
@@ -174,21 +172,17 @@ def _run(
         raise
 
 
-# What the Julia systems refuse at run time, for calls that JAX traces.
-_NATIVE = {
-    "forward": (("forwarddiff",), "forward mode"),
-    "reverse": (("zygote", "tracker", "yota"), "reverse mode"),
-    "second": (("zygote", "forwarddiff"), "second derivatives"),
-}
+# What the Julia systems refuse at run time is refused here for calls that JAX traces.
+_MODES = {"forward": "forward mode", "reverse": "reverse mode", "second": "second derivatives"}
 
 
 def _check_native(backend: str, mode: str) -> None:
-    able, what = _NATIVE[mode]
+    able = [name for name in _backends.JULIA_NAMES if mode in _backends.row(name).modes]
     if backend not in able:
         raise UnsupportedModeError(
             explain(
                 f"backend={backend!r}",
-                expected=f"a system that has {what} of its own",
+                expected=f"a system that has {_MODES[mode]} of its own",
                 got=_backends.row(backend).package,
                 fix=f"Use {' or '.join(map(repr, able))}, or differentiate the function from "
                 "pb.from_julia with JAX's own transforms, which combine two systems.",

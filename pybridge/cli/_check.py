@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._backends import NAMES
-from ._errors import ArgumentValueError, explain
+from .._backends import NAMES
+from .._errors import ArgumentValueError, explain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from .consistency import Report
+    from ..consistency import Report
 
 OK, FAILED, ABSENT = 0, 1, 2
 
@@ -113,7 +113,7 @@ def _check(options: argparse.Namespace) -> int:
         fix = "Name the function before them: pybridge check mymodule:f --args 1.0"
         _refuse(options, "without a TARGET", allowed, fix)
     if options.html is not None:
-        from .consistency.report import writable
+        from ..consistency import writable
 
         options.html = writable(options.html, "pybridge check --html")
     if options.target is not None:
@@ -138,14 +138,14 @@ def _refuse(options: argparse.Namespace, where: str, allowed: Sequence[str], fix
 
 def _named(options: Sequence[str]) -> str:
     """Write `--backend and --markdown`."""
-    from .consistency.report import join
+    from ..consistency import join
 
     return join([f"--{name}" for name in options])
 
 
 def _check_target(options: argparse.Namespace) -> int:
-    from ._cli_target import load_target, read_arguments
-    from .interop import JuliaFunction
+    from ..interop import JuliaFunction
+    from ._target import load_target, read_arguments
 
     with contextlib.redirect_stdout(sys.stderr):  # what the module prints while it is imported
         function = load_target(options.target)
@@ -155,7 +155,7 @@ def _check_target(options: argparse.Namespace) -> int:
     names = options.backend or (NAMES if isinstance(function, JuliaFunction) else ())
     _prepared(names, progress)
 
-    from .consistency import check
+    from ..consistency import check
 
     probes = tuple(options.probe or ("given",))
     given = {name: getattr(options, name) for name in ("rtol", "atol")}
@@ -187,7 +187,7 @@ def _show_check(report: Report, options: argparse.Namespace) -> None:
     elif options.markdown:
         print(report.to_markdown())
     else:
-        from .consistency import print_check
+        from ..consistency import print_check
 
         out = console()
         print_check(report, out, verbose=options.verbose)
@@ -200,7 +200,7 @@ def _tell_page(out: Console, options: argparse.Namespace) -> None:
 
 
 def _check_suites(options: argparse.Namespace) -> int:
-    from .consistency.suites import SUITES, run_suites, suite
+    from ..consistency import SUITES, run_suites, suite
 
     if options.suite == "" and options.list:
         _list([(name, entry.title) for name, entry in SUITES.items()])
@@ -226,7 +226,7 @@ def _check_suites(options: argparse.Namespace) -> int:
 
 def _show_suites(results: dict[str, Any], options: argparse.Namespace) -> None:
     """Print the results; with several suites each under its name."""
-    from .consistency.report import write
+    from ..consistency import write
 
     several = len(results) > 1
     if options.html is not None:
@@ -260,7 +260,7 @@ def _list(rows: Sequence[tuple[str, str]]) -> None:
 
 
 def _check_layers(options: argparse.Namespace) -> int:
-    from .consistency import (
+    from ..consistency import (
         compare_layers,
         layers_ok,
         layers_to_markdown,
@@ -300,7 +300,7 @@ def _prepared(names: Sequence[str], progress: Console) -> list[Any]:
     Progress goes to stderr, that of juliapkg as well, so that stdout can be a file. No spinner
     while Julia starts: Pkg shows its own progress there.
     """
-    from .consistency import prepare
+    from ..consistency import prepare
 
     systems = []
     for name in dict.fromkeys(names):

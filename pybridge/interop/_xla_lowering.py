@@ -18,9 +18,8 @@ from jax.experimental import io_callback
 from jax.interpreters import mlir
 
 from .._errors import UnsupportedModeError, explain
-from ..julia._ffi import TARGET, as_julia_error
-from ._primitives import PRIMITIVES, bind
-from ._program import Program
+from ..julia import TARGET, as_julia_error
+from ._julia_program import PRIMITIVES, Program, bind
 
 
 def _lowering_for(platform: str) -> Callable[..., Any]:

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ._cli_check import ABSENT, FAILED, OK, add_check, console
-from ._errors import ArgumentTypeError, ArgumentValueError, BridgeError
-from ._version import package_version
+from .._errors import ArgumentTypeError, ArgumentValueError, BridgeError
+from .._version import package_version
+from ._check import ABSENT, FAILED, OK, add_check, console
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from .julia.doctor import collect
+    from ..julia.doctor import collect
 
     with contextlib.redirect_stdout(sys.stderr):
         sections = collect()
@@ -93,7 +93,7 @@ def _print_sections(sections: dict[str, Any]) -> None:
 
 
 def _provision(options: argparse.Namespace) -> int:
-    from .julia.provision import provision_all
+    from ..julia.provision import provision_all
 
     systems, others = provision_all()
     rows = [(s.package, s.version or "absent", s.reason or "") for s in systems]

@@ -9,8 +9,9 @@ import jax
 import numpy as np
 
 from .._errors import ArgumentTypeError, explain
-from ..julia import _derivatives
-from ._lower import Lowered, as_jax, canonical_leaves, lowered
+from ..interop import julia_derivatives
+from ._arguments import canonical_leaves
+from ._lower import Lowered, as_jax, lowered
 
 Numbers = tuple[int, ...]
 
@@ -29,7 +30,7 @@ class _Flat:
         where: str = "",
     ):
         if where:
-            _derivatives.check_inexact(args, numbers, where)
+            julia_derivatives.check_inexact(args, numbers, where)
         leaves, in_tree = jax.tree.flatten(args)
         self.numbers, self.trees = numbers, in_tree.children()
         groups: list[range] = []
@@ -73,7 +74,7 @@ def value_and_grad(
     """Value (with `has_aux`, value and aux) and one gradient for each argument in `numbers`."""
     flat = _Flat(f, args, numbers, kwargs, has_aux=has_aux, where="grad")
     _check_scalar(flat.lowered, has_aux)
-    value, gradients = _derivatives.value_and_grad(
+    value, gradients = julia_derivatives.value_and_grad(
         flat.lowered.function, flat.leaves, flat.leaf_numbers, backend, has_aux
     )
     return flat.value(value), flat.like_arguments(gradients, False)
@@ -85,9 +86,9 @@ def jvp(
     """Value and tangent of the value."""
     flat = _Flat(f, primals, tuple(range(len(primals))))
     if jax.tree.structure(primals) != jax.tree.structure(tangents):
-        _derivatives.tangents_like(primals, tangents)  # which complains
+        julia_derivatives.tangents_like(primals, tangents)  # which complains
     directions = tuple(jax.tree.leaves(tangents))
-    value, tangent = _derivatives.jvp(flat.lowered.function, flat.leaves, directions, backend)
+    value, tangent = julia_derivatives.jvp(flat.lowered.function, flat.leaves, directions, backend)
     moved = [
         t if np.issubdtype(y.dtype, np.inexact) else np.zeros(np.shape(y), jax.dtypes.float0)
         for y, t in zip(jax.tree.leaves(value), jax.tree.leaves(tangent), strict=True)
@@ -101,7 +102,7 @@ def vjp(
     """Value, and the function that pulls a cotangent of it back to all arguments."""
     numbers = tuple(range(len(primals)))
     flat = _Flat(f, primals, numbers)
-    value, pull = _derivatives.vjp(flat.lowered.function, flat.leaves, backend)
+    value, pull = julia_derivatives.vjp(flat.lowered.function, flat.leaves, backend)
     flat_tree = jax.tree.structure(value)
 
     def pull_back(cotangent: Any) -> tuple[Any, ...]:
@@ -131,7 +132,7 @@ def jacobian(
 ) -> Any:
     """The value's tree of the arguments' trees; a tuple of those unless `single`."""
     flat = _Flat(f, args, numbers, kwargs, where="jacobian")
-    found = _derivatives.jacobian(
+    found = julia_derivatives.jacobian(
         flat.lowered.function, flat.leaves, flat.leaf_numbers, backend, False
     )
     outs = flat.lowered.out_tree.num_leaves
@@ -152,7 +153,7 @@ def hessian(
     """The arguments' trees of the arguments' trees; tuples of those unless `single`."""
     flat = _Flat(f, args, numbers, kwargs, where="hessian")
     _check_scalar(flat.lowered, False)
-    rows = _derivatives.hessian(
+    rows = julia_derivatives.hessian(
         flat.lowered.function, flat.leaves, flat.leaf_numbers, backend, False
     )
     queue, trees = iter(rows), []

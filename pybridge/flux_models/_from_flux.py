@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .._errors import ArgumentTypeError, explain
-from ._containers import Chain, Parallel, SkipConnection
-from ._flux_twins import TWINS, NoTwin, Twin, read_function, write_function
-from ._layer import Layer, check_trees
-from ._weightnorm import WeightNorm
-
-if TYPE_CHECKING:
-    from ..interop._flux_model import FluxModel
+from ..nn import Chain, Layer, Parallel, SkipConnection, WeightNorm
+from ..nn.internals import check_trees
+from ._flux_model import FluxModel, flux
+from ._layer_twins import TWINS, NoTwin, Twin, read_function, write_function
 
 
 def from_flux(model: Any) -> tuple[Layer | Callable[..., Any], Any, Any]:
@@ -48,8 +45,6 @@ def from_flux(model: Any) -> tuple[Layer | Callable[..., Any], Any, Any]:
 
     The way back is `to_flux`.
     """
-    from ..interop._flux_model import FluxModel, flux  # not needed by those who have no Julia
-
     known = model if isinstance(model, FluxModel) else flux(model)
     return _read(known.structure, *known.init(), "model")
 
@@ -86,8 +81,6 @@ def to_flux(layer: Layer, params: Any, state: Any) -> Any:
 
     The way back is `from_flux`.
     """
-    from ..interop._flux_model import flux  # not needed by those who have no Julia
-
     check_trees(layer, params, state)
     written = _write(layer, params, state, "layer")
     model: FluxModel = flux(written.source)

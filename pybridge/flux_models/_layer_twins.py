@@ -15,17 +15,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import _activations, _connections, _softmax
-from ._batchnorm import BatchNorm
-from ._conv import Conv, ConvTranspose
-from ._dense import Dense
-from ._dropout import AlphaDropout, Dropout
-from ._embedding import Embedding
-from ._geometry import Window
-from ._groupnorm import GroupNorm
-from ._instancenorm import InstanceNorm
-from ._layernorm import LayerNorm
-from ._pool import GlobalMeanPool, MaxPool, MeanPool
+from .. import nn
+from ..nn import (
+    AlphaDropout,
+    BatchNorm,
+    Conv,
+    ConvTranspose,
+    Dense,
+    Dropout,
+    Embedding,
+    GlobalMeanPool,
+    GroupNorm,
+    InstanceNorm,
+    LayerNorm,
+    MaxPool,
+    MeanPool,
+)
+from ..nn.internals import Window
 
 
 class NoTwin(Exception):
@@ -40,17 +46,17 @@ lisht logcosh logσ mish relu6 selu softplus softshrink softsign swish tanhshrin
 # Julia's name, ours, and functions of JAX that do the same. Of two names for one of ours the first
 # is written.
 FUNCTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
-    **{name: (getattr(_activations, name),) for name in _NAMES},
-    "relu": (_activations.relu, jax.nn.relu),
-    "σ": (_activations.sigmoid, jax.nn.sigmoid),
-    "tanh": (_activations.tanh, jnp.tanh),
-    "sigmoid_fast": (_activations.sigmoid_fast,),
-    "tanh_fast": (_activations.tanh_fast,),
-    "softmax": (_softmax.softmax,),
-    "logsoftmax": (_softmax.logsoftmax,),
-    "flatten": (_connections.flatten,),
-    "+": (_connections.plus, jnp.add),
-    "vcat": (_connections.vcat,),
+    **{name: (getattr(nn, name),) for name in _NAMES},
+    "relu": (nn.relu, jax.nn.relu),
+    "σ": (nn.sigmoid, jax.nn.sigmoid),
+    "tanh": (nn.tanh, jnp.tanh),
+    "sigmoid_fast": (nn.sigmoid_fast,),
+    "tanh_fast": (nn.tanh_fast,),
+    "softmax": (nn.softmax,),
+    "logsoftmax": (nn.logsoftmax,),
+    "flatten": (nn.flatten,),
+    "+": (nn.plus, jnp.add),
+    "vcat": (nn.vcat,),
 }
 _HOMES = ("Base", "Flux", "MLUtils", "NNlib")
 

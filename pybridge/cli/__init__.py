@@ -1,0 +1,3 @@
+"""The `pybridge` command: check, doctor, provision."""
+
+from ._main import main as main

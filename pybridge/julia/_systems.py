@@ -1,0 +1,53 @@
+"""AD systems made ready: their packages loaded, and installed where they are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.metadata import version
+
+from .._backends import NAMES, Backend, row
+from .._errors import BridgeError
+from ._session import session
+
+
+def load(name: str) -> Backend:
+    """Make an AD system ready, starting Julia and installing the package where needed.
+
+    Returns:
+        Its row, with the version that is loaded.
+
+    Raises:
+        UnknownBackendError: there is no such system.
+        JuliaUnavailableError: Julia cannot be started.
+        BackendNotLoadedError: the system's package cannot be installed or loaded.
+    """
+    found = row(name)
+    if found.language == "python":
+        return replace(found, version=version(found.package), available=True)
+    return replace(found, version=session().require(found.package), available=True)
+
+
+def backends() -> list[Backend]:
+    """List all AD systems with what is known about each.
+
+    Starts Julia and installs what is missing, as the first use of each system would. A system
+    that cannot be had is listed with the reason; the others are not affected.
+
+    Returns:
+        One `Backend` a system, in a fixed order: jax, finite, zygote, forwarddiff, tracker, yota.
+
+    Example:
+        >>> import pybridge as pb
+        >>> [b.name for b in pb.backends() if b.language == "python"]
+        ['jax', 'finite']
+
+    The twin in Julia is `PyBridge.BACKENDS` with `PyBridge.check_available`.
+    """
+    return [_try(name) for name in NAMES]
+
+
+def _try(name: str) -> Backend:
+    try:
+        return load(name)
+    except BridgeError as error:
+        return replace(row(name), reason=str(error))

@@ -1,0 +1,5 @@
+"""What other packages here need of layers, besides the public names of `pybridge.nn`."""
+
+from ._geometry import Window as Window
+from ._layer import check_trees as check_trees
+from ._mode import resolve_training as resolve_training
