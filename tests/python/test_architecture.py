@@ -31,15 +31,17 @@ LAYERS = (
     ("_backends",),
     ("_errors", "_config", "_version", "_later"),
 )
-# The same inside of `consistency`, for those of its parts that are packages.
+# The same inside of `consistency`.
 CONSISTENCY = (
     ("testing",),
     ("report",),
     ("suites",),
+    ("_check", "_check_run"),
     ("nan",),
     ("detectors",),
     ("subject",),
     ("findings",),
+    ("_rendering", "_wording"),
 )
 # `nn` shows the names `from_flux` and `to_flux`, which are made above it.
 SHOWN_BELOW = {("nn", "flux_models")}

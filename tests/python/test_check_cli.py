@@ -13,11 +13,12 @@ import pytest
 from check_reports import YOTA, clean_report, kink_report
 from html_pages import parse
 
-import pybridge.consistency as consistency
+from pybridge import consistency
 from pybridge._errors import ArgumentTypeError, ArgumentValueError
 from pybridge.cli import main
 from pybridge.cli._target import load_target, read_arguments
-from pybridge.consistency.suites import SUITES, Suite
+from pybridge.consistency import SUITES
+from pybridge.consistency.suites import Suite
 
 SOURCE = """
 import jax.numpy as jnp

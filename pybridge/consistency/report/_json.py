@@ -6,7 +6,7 @@ Numbers that JSON has none for are the strings `"NaN"`, `"Infinity"` and `"-Infi
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 from ..._backends import Backend
@@ -18,6 +18,9 @@ from ._numbers import as_json
 
 # Raised when a field changes its meaning or goes away; new fields do not raise it.
 SCHEMA = 1
+
+# What a row of the table of AD systems says of itself.
+_SYSTEM = ("name", "language", "mode", "package", "version", "available", "reason")
 
 
 @renders(Report, "json")
@@ -122,4 +125,4 @@ def _answer(answer: Answer) -> dict[str, Any]:
 
 def _system(system: Backend) -> dict[str, Any]:
     """Write a row of the table of AD systems as JSON has it."""
-    return {field.name: getattr(system, field.name) for field in fields(system)}
+    return {name: getattr(system, name) for name in _SYSTEM}
