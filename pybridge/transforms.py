@@ -97,8 +97,8 @@ def value_and_grad(
 
     Example:
         >>> import pybridge as pb
-        >>> value, slope = pb.value_and_grad(lambda x: x**3)(2.0)
-        >>> float(value), float(slope)
+        >>> value, gradient = pb.value_and_grad(lambda x: x**3)(2.0)
+        >>> float(value), float(gradient)
         (8.0, 12.0)
 
     The twin in Julia is `PyBridge.value_and_gradient`.
@@ -146,8 +146,8 @@ def jvp(
 
     Example:
         >>> import pybridge as pb
-        >>> value, slope = pb.jvp(lambda x: x**3, (2.0,), (1.0,))
-        >>> float(value), float(slope)
+        >>> value, tangent = pb.jvp(lambda x: x**3, (2.0,), (1.0,))
+        >>> float(value), float(tangent)
         (8.0, 12.0)
 
     The twin in Julia is `PyBridge.pushforward`.
@@ -363,10 +363,10 @@ def _checked(transformed: Callable[..., Any], f: Any, argnums: Argnums) -> Calla
 def _as_arrays(tree: Any) -> Any:
     """Turn Julia's arrays into NumPy's, which JAX accepts. Nothing is copied."""
 
-    def one(leaf: Any) -> Any:
+    def as_numpy(leaf: Any) -> Any:
         return np.asarray(leaf) if type(leaf).__module__.startswith("juliacall") else leaf
 
-    return jax.tree_util.tree_map(one, tree)
+    return jax.tree_util.tree_map(as_numpy, tree)
 
 
 def _no_keywords(kwargs: dict[str, Any]) -> None:

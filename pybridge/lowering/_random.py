@@ -63,12 +63,12 @@ def _traced(
 ) -> str:
     from jax.extend.random import threefry_prng_impl
 
-    def one(*args: Any) -> Any:
+    def of_single_key(*args: Any) -> Any:
         return work(threefry_prng_impl, *args)
 
     avals = [v.aval for v in eqn.eqn.invars]
     batch = len(avals[0].shape)
-    function = one
+    function = of_single_key
     for _ in range(batch):
         function = jax.vmap(function)
     first = (

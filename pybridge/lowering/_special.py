@@ -23,7 +23,7 @@ emits_alike(
 
 
 def random_gamma(eqn: Any) -> str:
-    """Write JAX's own program for the sample, with the slope by the shape beside it.
+    """Write JAX's own program for the sample, with the derivative by the shape beside it.
 
     The sample is found by rejection, so its program has no useful derivative.
     """

@@ -1,4 +1,4 @@
-"""Flux's activation functions, with NNlib's formulas, names and slopes at kinks.
+"""Flux's activation functions, with NNlib's formulas, names and derivatives at kinks.
 
 All are elementwise: any shape; floating dtypes keep theirs. Integers stay integers where
 the formula needs no division, else they become floating. NaN gives NaN. They are plain JAX
@@ -31,7 +31,7 @@ def sigmoid(x: Any) -> jax.Array:
 
 
 def hardsigmoid(x: Any) -> jax.Array:
-    """Return (x + 3) / 6, clamped to [0, 1]. The slope at -3 and 3 is 0."""
+    """Return (x + 3) / 6, clamped to [0, 1]. The derivative at -3 and 3 is 0."""
     return _clamped((floating(x) + 3) / 6, 0, 1)
 
 
@@ -43,13 +43,13 @@ def logsigmoid(x: Any) -> jax.Array:
 def hardtanh(x: Any) -> jax.Array:
     """Return x, clamped to [-1, 1].
 
-    The slope at -1 and 1 is 0; that of `jax.nn.hard_tanh` is 1.
+    The derivative at -1 and 1 is 0; that of `jax.nn.hard_tanh` is 1.
     """
     return _clamped(x, -1, 1)
 
 
 def relu(x: Any) -> jax.Array:
-    """Return max(0, x). The slope at 0 is 0.
+    """Return max(0, x). The derivative at 0 is 0.
 
     Example:
         >>> import jax, jax.numpy as jnp, pybridge as pb
@@ -64,14 +64,14 @@ def relu(x: Any) -> jax.Array:
 def leakyrelu(x: Any, a: Any = 0.01) -> jax.Array:
     """Return x where x > 0, else a x.
 
-    The slope at 0 is a; that of `jax.nn.leaky_relu` is 1.
+    The derivative at 0 is a; that of `jax.nn.leaky_relu` is 1.
     """
     x = floating(x)
     return jnp.where(x > 0, x, a * x)
 
 
 def relu6(x: Any) -> jax.Array:
-    """Return x, clamped to [0, 6]. The slope at 0 and 6 is 0."""
+    """Return x, clamped to [0, 6]. The derivative at 0 and 6 is 0."""
     return _clamped(x, 0, 6)
 
 
@@ -88,7 +88,7 @@ def rrelu(x: Any, key: Any, lo: float = 1 / 8, hi: float = 1 / 3) -> jax.Array:
 def elu(x: Any, alpha: Any = 1) -> jax.Array:
     """Return x where x >= 0, else alpha (exp(x) - 1).
 
-    The slope at 0 is 1; that of `jax.nn.elu` is alpha.
+    The derivative at 0 is 1; that of `jax.nn.elu` is alpha.
     """
     x = floating(x)
     return jnp.where(x >= 0, x, alpha * jnp.expm1(jnp.where(x >= 0, 0, x)))
@@ -118,11 +118,11 @@ def swish(x: Any) -> jax.Array:
 def hardswish(x: Any) -> jax.Array:
     """Return x hardsigmoid(x).
 
-    The slope at -3 and 3 is that from inside, -1/2 and 3/2; that of `jax.nn.hard_swish`
+    The derivative at -3 and 3 is that from inside, -1/2 and 3/2; that of `jax.nn.hard_swish`
     is that from outside, 0 and 1.
     """
     x = floating(x)
-    # The clamp's own slope at its bounds is zero, which would be the slope from outside.
+    # The clamp's own derivative at its bounds is zero, which would be the derivative from outside.
     inside = jnp.abs(x) <= 3
     return jnp.where(inside, x * ((jnp.where(inside, x, 0) + 3) / 6), x * hardsigmoid(x))
 
@@ -150,7 +150,7 @@ def celu(x: Any, alpha: Any = 1) -> jax.Array:
 def trelu(x: Any, theta: Any = 1) -> jax.Array:
     """Return x where x > theta, else 0.
 
-    NNlib takes the slope to be 0 wherever the value is not positive, also between a
+    NNlib takes the derivative to be 0 wherever the value is not positive, also between a
     negative theta and 0; here it is 1.
     """
     return jnp.where(x <= theta, jnp.zeros_like(x), x)
@@ -199,7 +199,7 @@ def tanh(x: Any) -> jax.Array:
 
 
 def _clamped(x: Any, lo: float, hi: float) -> jax.Array:
-    """Return x clamped, with slope 0 at the bounds as well; JAX's clip has 1 there."""
+    """Return x clamped, with derivative 0 at the bounds as well; JAX's clip has 1 there."""
     return jnp.where((x > lo) & (x < hi), x, lax.stop_gradient(jnp.clip(x, lo, hi)))
 
 

@@ -115,12 +115,12 @@ def _(over: Over, eps: float, primals: Any, tangents: Any) -> Any:
     """
     x, mask, count = primals
     values, _, var = out = _standardise(over, eps, x, mask, count)
-    slope = inverse_deviation(var, eps)
+    inverse = inverse_deviation(var, eps)
     moved = masked(mask, tangents[0])
     mean_moved = _mean(over, moved, count)
     along = _mean(over, values * moved, count)
-    values_moved = slope * masked(mask, moved - mean_moved - values * along)
-    var_moved = np.asarray(2, x.dtype) * along / slope
+    values_moved = inverse * masked(mask, moved - mean_moved - values * along)
+    var_moved = np.asarray(2, x.dtype) * along / inverse
     return out, (values_moved, mean_moved, var_moved)
 
 
@@ -129,8 +129,8 @@ def inverse_deviation(var: jax.Array, eps: float) -> jax.Array:
 
     An infinite variance is an overflow: dividing by it would turn all values into zeros.
     """
-    slope = jax.lax.rsqrt(var + np.asarray(eps, var.dtype))
-    return jnp.where(jnp.isinf(var), np.asarray(np.nan, var.dtype), slope)
+    inverse = jax.lax.rsqrt(var + np.asarray(eps, var.dtype))
+    return jnp.where(jnp.isinf(var), np.asarray(np.nan, var.dtype), inverse)
 
 
 def affine_params(shape: tuple[int, ...], dtype: Any) -> dict[str, jax.Array]:

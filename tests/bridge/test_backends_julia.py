@@ -1,0 +1,49 @@
+"""The table of AD systems: what it says of Julia's systems is what they do."""
+
+import pytest
+
+import pybridge as pb
+from pybridge._backends import TABLE
+
+JULIA = [system for system in TABLE if system.language == "julia"]
+pytestmark = pytest.mark.julia
+
+
+@pytest.mark.parametrize("system", JULIA, ids=lambda system: system.name)
+def test_modes_and_second_order(system):
+    f = pb.from_julia("x -> sin(x)")
+    tried = {
+        "reverse": lambda: pb.vjp(f, 1.0, backend=system.name),
+        "forward": lambda: pb.jvp(f, (1.0,), (1.0,), backend=system.name),
+        "second": lambda: pb.hessian(f, backend=system.name)(1.0),
+    }
+    able = set()
+    for mode, run in tried.items():
+        try:
+            run()
+            able.add(mode)
+        except (pb.UnsupportedModeError, pb.JuliaError):
+            pass
+    assert able == set(system.modes)
+
+
+@pytest.mark.parametrize("system", JULIA, ids=lambda system: system.name)
+def test_detection(system):
+    f = pb.from_julia(
+        "(w, x) -> PyBridge.cond(within_gradient(w), v -> 10v, v -> v, "
+        "PyBridge.cond(within_gradient(x), v -> 100v, v -> v, w * x))"
+    )
+    expected = {"value": 10.0, "program": 1000.0}[system.detection]
+    assert float(pb.value_and_grad(f, backend=system.name)(2.0, 3.0)[0]) == 6.0 * expected
+
+
+@pytest.mark.parametrize("system", JULIA, ids=lambda system: system.name)
+def test_rules_of_chainrules(system):
+    f = pb.from_julia(
+        "begin ruled(x) = x^2; "
+        "ChainRulesCore.rrule(::typeof(ruled), x) = "
+        "ruled(x), d -> (ChainRulesCore.NoTangent(), 7d); "
+        "x -> ruled(x) end"
+    )
+    slope = float(pb.grad(f, backend=system.name)(3.0))
+    assert slope == (7.0 if system.reads_chainrules else 6.0)
