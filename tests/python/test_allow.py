@@ -11,7 +11,7 @@ import pybridge as pb
 from pybridge._backends import NAMES, row
 from pybridge.consistency import Allow, ConsistencyError, assert_consistent
 from pybridge.consistency.findings import KINDS, SEVERITIES, Finding, Report
-from pybridge.consistency.testing import _assert, judge, read_gaps
+from pybridge.consistency.testing import _assert, describe_failure, read_gaps
 from pybridge.jaxprs import Location
 
 
@@ -21,7 +21,9 @@ def report_of(*findings, asked=NAMES, absent=()):
 
 
 def verdict(*findings, allow=(), strict=False, partial=False, **options):
-    return judge(report_of(*findings, **options), read_gaps(allow), strict=strict, partial=partial)
+    return describe_failure(
+        report_of(*findings, **options), read_gaps(allow), strict=strict, partial=partial
+    )
 
 
 def finding(kind="minority", severity="error", systems=(), **rest):

@@ -125,7 +125,7 @@ def _is_tied(name: str, ins: list[np.ndarray], params: Any) -> bool:
     return False
 
 
-def judge_kink(
+def compare_choices(
     point: Point, line: Line, reference: DirectionalDerivative, place: tuple[Any, Any]
 ) -> list[Finding]:
     """Say what each system chooses at a kink, and whether it lies between the one-sided ones."""
@@ -223,7 +223,7 @@ def curve(point: Point, line: Line, reference: DirectionalDerivative) -> SlopeCu
     )
 
 
-def judge_break(
+def note_break(
     point: Point, line: Line, reference: DirectionalDerivative, place: tuple[Any, Any]
 ) -> Finding | None:
     """Say that a value jumps, or that a derivative has no bound, where systems give a number."""

@@ -14,7 +14,7 @@ from .._wording import gives, join
 from ..findings import Finding, SlopeCurve
 from ..subject import Line, Point, Who, halves, unit_line
 from ._context import Context
-from ._kinks import choice_numbers, curve, find_change, find_tie, judge_break, judge_kink
+from ._kinks import choice_numbers, compare_choices, curve, find_change, find_tie, note_break
 from ._wrong_rules import wrong_rule
 from ._zero_gradients import flat_line
 
@@ -52,7 +52,7 @@ def detect_wrong_derivatives(context: Context) -> Iterator[Finding | SlopeCurve]
     for number, line in enumerate(kinks.values()):
         place = find_change(closed, point, line) if number < _PLACES else place
         if line.leaf is not None:
-            yield from judge_kink(point, line, point.along(line), place)
+            yield from compare_choices(point, line, point.along(line), place)
             drawn += 1
             if drawn <= _CURVES:
                 yield curve(point, line, point.along(line))
@@ -61,7 +61,7 @@ def detect_wrong_derivatives(context: Context) -> Iterator[Finding | SlopeCurve]
     for number, line in enumerate(breaks):
         place = find_change(closed, point, line) if number < _PLACES else place
         if line.leaf is not None:
-            found = judge_break(point, line, point.along(line), place)
+            found = note_break(point, line, point.along(line), place)
             if found is not None:
                 yield found
     wrong = _wrong(point, suspects, closed)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ._explanation import Cure, Operation, Origin
-from ._problem import Answer, Problem, forward_of, reverse_of
+from ._problem import ModeResult, Problem, forward_of, reverse_of
 from ._rewriting import rewritten
 from ._source_text import (
     Choice,
@@ -29,7 +29,7 @@ _FILLS = (1.0, 0.5, 2.0)
 
 def settle(
     tape: Tape, local: Local, leaks: Sequence[Leak], mode: str
-) -> tuple[list[Leak], Answer | None]:
+) -> tuple[list[Leak], ModeResult | None]:
     """Run the program with all patches, and decide about the leaks that are only likely.
 
     Returns:
@@ -52,7 +52,7 @@ def find_cures(
     tape: Tape,
     local: Local,
     found: Sequence[tuple[Leak, Origin, Operation | None]],
-    answer: Answer | None,
+    answer: ModeResult | None,
     mode: str,
     infinite: bool,
 ) -> tuple[Cure, ...]:
@@ -85,7 +85,7 @@ def find_cures(
     return tuple(sorted(cures, key=lambda cure: not cure.verified))
 
 
-def _patched(tape: Tape, local: Local, leaks: Sequence[Leak], mode: str) -> Answer | None:
+def _patched(tape: Tape, local: Local, leaks: Sequence[Leak], mode: str) -> ModeResult | None:
     patches = {leak.step: leak.patch for leak in leaks if leak.patch is not None}
     answer = _tried(tape, local, patches, mode)
     if answer is None:
@@ -103,20 +103,22 @@ def _restores(tape: Tape, i: int, patch: Patch) -> bool:
     return all(np.shape(tape.values[p]) == patch.mask.shape for p in tape.steps[i].outputs)
 
 
-def _tried(tape: Tape, local: Local, patches: Mapping[int, Patch], mode: str) -> Answer | None:
+def _tried(tape: Tape, local: Local, patches: Mapping[int, Patch], mode: str) -> ModeResult | None:
     """Run the program with patches; None unless they are a cure."""
-    return _accepted(tape, Answer(*run_patched(tape, local, patches, mode))) if patches else None
+    return (
+        _accepted(tape, ModeResult(*run_patched(tape, local, patches, mode))) if patches else None
+    )
 
 
 def _run(
     problem: Problem, tape: Tape, function: Callable[..., list[Any]], mode: str
-) -> Answer | None:
+) -> ModeResult | None:
     """Differentiate another function; None unless it is a cure."""
     derive = reverse_of if mode == "reverse" else forward_of
     return _accepted(tape, derive(function, problem.inputs))
 
 
-def _accepted(tape: Tape, answer: Answer) -> Answer | None:
+def _accepted(tape: Tape, answer: ModeResult) -> ModeResult | None:
     values = [as_numpy(tape.values[place]) for place in tape.outputs]
     same = len(values) == len(answer.values) and all(
         a.shape == b.shape and np.allclose(a, b, rtol=1e-5, atol=0, equal_nan=True)

@@ -13,7 +13,7 @@ from ..detectors import Cause
 from ..detectors.precision import LostResult, Results, find_lost_results
 from ._cures import find_cures, settle
 from ._explanation import Cure, NaNExplanation, Operation, Origin
-from ._problem import Answer, Problem
+from ._problem import ModeResult, Problem
 from ._source_text import choice_at, operation_text
 from ._step_derivatives import Local
 from ._tape import Tape, all_finite, as_numpy
@@ -124,7 +124,7 @@ def find_cause(f: Callable[..., Any], args: Sequence[Any]) -> Cause | None:
     return Cause(operation.name, operation.location, operation.primitive, hidden, advice)
 
 
-def _answers(problem: Problem) -> tuple[dict[str, Answer], list[str]]:
+def _answers(problem: Problem) -> tuple[dict[str, ModeResult], list[str]]:
     """Ask JAX in both modes; what it cannot do becomes a note."""
     answers, notes = {}, []
     for mode, ask in {"reverse": problem.reverse, "forward": problem.forward}.items():
@@ -136,7 +136,7 @@ def _answers(problem: Problem) -> tuple[dict[str, Answer], list[str]]:
 
 
 def _explain_derivative(
-    problem: Problem, modes: tuple[str, ...], answer: Answer, value: Any, notes: list[str]
+    problem: Problem, modes: tuple[str, ...], answer: ModeResult, value: Any, notes: list[str]
 ) -> NaNExplanation:
     mode, tape = modes[0], problem.tape()
     local = Local(tape)
@@ -205,7 +205,7 @@ def _explain_value(
 
 
 def _explain_precision(
-    problem: Problem, answers: dict[str, Answer], value: Any, notes: list[str]
+    problem: Problem, answers: dict[str, ModeResult], value: Any, notes: list[str]
 ) -> NaNExplanation:
     """Say whether finite numbers have lost their digits."""
     fine = NaNExplanation(problem.name, True, None, (), None, value, notes=tuple(notes))

@@ -25,7 +25,7 @@ _NEEDS_VALUES = (
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class ModeResult:
     """What a mode gives: results and derivative, as lists of arrays."""
 
     values: list[np.ndarray]
@@ -93,11 +93,11 @@ class Problem:
         parts = self.unflatten(derivative)
         return parts[0] if self.single else tuple(parts)
 
-    def reverse(self, f: Callable[..., Any] | None = None) -> Answer:
+    def reverse(self, f: Callable[..., Any] | None = None) -> ModeResult:
         """Differentiate the sum of the results, as `jax.grad` does."""
         return reverse_of(self.flat(f or self.f), self.inputs)
 
-    def forward(self, f: Callable[..., Any] | None = None) -> Answer:
+    def forward(self, f: Callable[..., Any] | None = None) -> ModeResult:
         """Differentiate along ones, as `jax.jvp` does."""
         return forward_of(self.flat(f or self.f), self.inputs)
 
@@ -120,18 +120,18 @@ class Problem:
         ]
 
 
-def reverse_of(function: Callable[..., list[Any]], inputs: Sequence[Any]) -> Answer:
+def reverse_of(function: Callable[..., list[Any]], inputs: Sequence[Any]) -> ModeResult:
     """Differentiate the sum of a list of results."""
     outs, back = jax.vjp(function, *inputs)
     grads = back([jnp.ones_like(out) for out in outs])
-    return Answer([as_numpy(out) for out in outs], [as_numpy(grad) for grad in grads])
+    return ModeResult([as_numpy(out) for out in outs], [as_numpy(grad) for grad in grads])
 
 
-def forward_of(function: Callable[..., list[Any]], inputs: Sequence[Any]) -> Answer:
+def forward_of(function: Callable[..., list[Any]], inputs: Sequence[Any]) -> ModeResult:
     """Differentiate a list of results along ones."""
     ones = tuple(jnp.ones_like(x) for x in inputs)
     outs, dots = jax.jvp(function, tuple(inputs), ones)
-    return Answer([as_numpy(out) for out in outs], [as_numpy(dot) for dot in dots])
+    return ModeResult([as_numpy(out) for out in outs], [as_numpy(dot) for dot in dots])
 
 
 def _argnums(args: tuple[Any, ...], argnums: Any) -> list[int]:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._tape import Operation, Step, Tape, as_numpy, is_inexact, stack
+from ._tape import Rerun, Step, Tape, as_numpy, is_inexact, stack
 
 # A step that comes back as often as this, in a loop, is worth a compilation.
 _OFTEN = 4
@@ -118,7 +118,7 @@ class Local:
         return jnp.asarray(tangent, dtype)
 
     def _call(
-        self, kind: Callable[..., Any], operation: Operation, wrt: Any, kept: Any
+        self, kind: Callable[..., Any], operation: Rerun, wrt: Any, kept: Any
     ) -> Callable[..., Any]:
         key = kind, operation, wrt, kept
         self._uses[key] += 1
@@ -133,7 +133,7 @@ class Local:
         return self._compiled[key]
 
 
-def _of_active(operation: Operation, wrt: Any, kept: Any, values: Sequence[Any]) -> Any:
+def _of_active(operation: Rerun, wrt: Any, kept: Any, values: Sequence[Any]) -> Any:
     def function(*xs: Any) -> list[Any]:
         full = list(values)
         for k, x in zip(wrt, xs, strict=True):
@@ -144,12 +144,12 @@ def _of_active(operation: Operation, wrt: Any, kept: Any, values: Sequence[Any])
     return function, [jnp.asarray(values[k]) for k in wrt]
 
 
-def _pull(operation: Operation, wrt: Any, kept: Any, values: Any, cts: Any) -> Any:
+def _pull(operation: Rerun, wrt: Any, kept: Any, values: Any, cts: Any) -> Any:
     function, xs = _of_active(operation, wrt, kept, values)
     return jax.vjp(function, *xs)[1](cts)
 
 
-def _push(operation: Operation, wrt: Any, kept: Any, values: Any, tangents: Any) -> Any:
+def _push(operation: Rerun, wrt: Any, kept: Any, values: Any, tangents: Any) -> Any:
     function, xs = _of_active(operation, wrt, kept, values)
     return jax.jvp(function, tuple(xs), tuple(tangents))[1]
 

@@ -33,7 +33,7 @@ from ...jaxprs import (
 MOST_STEPS = 20_000
 
 # Takes the values of a step's inputs, gives those of its outputs.
-Operation = Callable[..., list[Any]]
+Rerun = Callable[..., list[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Step:
 
     primitive: str
     rule: str
-    operation: Operation
+    operation: Rerun
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     location: Location | None
@@ -155,7 +155,7 @@ class Recorder(Evaluator[int, Where]):
     def __init__(self, tape: Tape):
         """Begin; several programs can follow each other on one tape."""
         self.tape = tape
-        self._operations: dict[int, tuple[Any, Operation]] = {}
+        self._operations: dict[int, tuple[Any, Rerun]] = {}
 
     def constant(self, value: Any) -> int:
         """Keep a constant."""
@@ -229,14 +229,14 @@ class Recorder(Evaluator[int, Where]):
         )
         return outputs
 
-    def _operation(self, eqn: Any) -> Operation:
+    def _operation(self, eqn: Any) -> Rerun:
         """Return what runs an equation; the same function each time round a loop."""
         if id(eqn) not in self._operations:
             # The equation is kept: its id must not go to another one.
             self._operations[id(eqn)] = (eqn, bound_equation(eqn))
         return self._operations[id(eqn)][1]
 
-    def _glue(self, operation: Operation, inputs: list[int], here: Where) -> list[int]:
+    def _glue(self, operation: Rerun, inputs: list[int], here: Where) -> list[int]:
         """Cut or join arrays at the border of a loop."""
         tape = self.tape
         active = any(tape.active[place] for place in inputs)
@@ -267,11 +267,11 @@ def _rule(eqn: Any) -> str:
     return eqn.params.get("name") or named or eqn.primitive.name
 
 
-def _constant(answer: bool) -> Operation:
+def _constant(answer: bool) -> Rerun:
     return lambda *_: [np.bool_(answer)]
 
 
-def _unstack(length: int) -> Operation:
+def _unstack(length: int) -> Rerun:
     def operation(stack: Any) -> list[Any]:
         if _is_key(stack):
             return [stack[i] for i in range(length)]

@@ -1,4 +1,4 @@
-"""All suites at once: those that need no Julia run in a process of their own, beside the others."""
+"""Run all suites; those that need no Julia run in a second process at the same time."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from ..._config import setting
 from ..._errors import BackendNotLoadedError, BridgeError, JuliaUnavailableError, explain
 from ..findings import Report
 from ..subject import why_absent
-from ._known_gaps import Allow, heading, is_allowed, judge, read_gaps
+from ._known_gaps import Allow, describe_failure, heading, is_allowed, read_gaps
 
 
 class ConsistencyError(BridgeError, AssertionError):
@@ -84,7 +84,7 @@ def assert_consistent(
                 fix="The fixture of the same name skips a test in this case.",
             )
         )
-    if complaint := judge(report, gaps, strict=strict):
+    if complaint := describe_failure(report, gaps, strict=strict):
         raise ConsistencyError(complaint, report)
     return report
 
@@ -141,7 +141,7 @@ def assert_in_test(
         record("pybridge.finding", f"{finding.severity}{note} {heading(finding)}")
     for row in rows:
         record("pybridge.absent", f"{row.name}: {row.reason}")
-    if complaint := judge(report, gaps, strict=strict, partial=option is not None):
+    if complaint := describe_failure(report, gaps, strict=strict, partial=option is not None):
         raise ConsistencyError(complaint, report)
     return report
 

@@ -81,7 +81,9 @@ def read_gaps(allow: Iterable[Allow | tuple[str, str]]) -> list[Allow]:
     return [entry if isinstance(entry, Allow) else _from_pair(entry) for entry in allow]
 
 
-def judge(report: Report, gaps: list[Allow], *, strict: bool, partial: bool = False) -> str:
+def describe_failure(
+    report: Report, gaps: list[Allow], *, strict: bool, partial: bool = False
+) -> str:
     """Say what a test has to fail for.
 
     Args:
