@@ -36,6 +36,10 @@ def _ragged_cotangent(x, c):
     return jax.vjp(lambda w: lax.ragged_dot(x, w, sizes), jnp.zeros((2, 3, 4)))[1](c)[0]
 
 
+_sine_times = jax.custom_batching.custom_vmap(lambda x: jnp.sin(x) * x)
+_sine_times.def_vmap(lambda size, batched, x: (jnp.sin(x) * x, batched[0]))
+
+
 def _max_pool(x):
     padding = ((0, 0), (0, 0), (0, 0), (1, 0))
     return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 1), padding)
@@ -358,6 +362,7 @@ SMOOTH = {
     "fft of a long prime": (lambda x: _parts(jnp.fft.fft(x)), f32(67)),
     # control flow
     "platform_index": (lambda x: lax.platform_dependent(x, cpu=jnp.sin, default=jnp.cos), X),
+    "custom_vmap": (_sine_times, X),
     "composite": (lambda x: lax.composite(lambda x: jnp.sin(x) * 2, "a.b")(x), X),
     "cond": (lambda x: lax.cond(x.sum() > 100, jnp.sin, jnp.cos, x), X),
     "switch": (lambda x: lax.switch(jnp.int32(7), [jnp.sin, jnp.cos, jnp.tanh], x), X),
@@ -415,7 +420,13 @@ ELEMENTWISE = list(SMOOTH)[: list(SMOOTH).index("reshape")]
 # Programs that JAX itself cannot differentiate in reverse mode, and a broadcast for which its
 # transpose (0.10.2) forgets the order of the axes.
 VALUES_ONLY = (
-    *("reduce_window", "reduce_window of two", "ragged_dot's cotangent", "composite"),
+    *(
+        "reduce_window",
+        "reduce_window of two",
+        "ragged_dot's cotangent",
+        "composite",
+        "custom_vmap",
+    ),
     *("vmap of while", "broadcast_in_dim that turns"),
 )
 

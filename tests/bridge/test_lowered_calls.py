@@ -22,11 +22,7 @@ def _everywhere():
     return NamedSharding(mesh, PartitionSpec())
 
 
-_TIMES = jax.custom_batching.custom_vmap(lambda x: jnp.sin(x) * x)
-_TIMES.def_vmap(lambda size, batched, x: (jnp.sin(x) * x, batched[0]))
-
 CASES = {
-    "custom_vmap": (lambda x: _TIMES(x), X),
     "a sum of cotangents": (lambda x: jax.grad(lambda t: jnp.sum(jnp.sin(t) * t))(x), X),
     "a gradient through checkpoint": (
         lambda x: jax.grad(lambda t: jnp.sum(jax.checkpoint(lambda u: jnp.sin(u) * u)(t)))(x),
