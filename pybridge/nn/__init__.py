@@ -61,6 +61,7 @@ from ._dropout import AlphaDropout as AlphaDropout
 from ._dropout import Dropout as Dropout
 from ._embedding import Embedding as Embedding
 from ._embedding_bag import EmbeddingBag as EmbeddingBag
+from ._flux_registry import register_flux as register_flux
 from ._from_flux import from_flux as from_flux
 from ._from_flux import to_flux as to_flux
 from ._fusion import Maxout as Maxout
@@ -98,6 +99,7 @@ from ._softmax import glu as glu
 from ._softmax import logsoftmax as logsoftmax
 from ._softmax import logsumexp as logsumexp
 from ._softmax import softmax as softmax
+from ._tied import Tied as Tied
 from ._upsample import PixelShuffle as PixelShuffle
 from ._upsample import Upsample as Upsample
 from ._weightnorm import WeightNorm as WeightNorm
