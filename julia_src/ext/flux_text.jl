@@ -54,7 +54,7 @@ end
 Describe a model field by field: layers by their type, arrays by their number, functions by name.
 """
 function outline(x, numbers)
-    haskey(numbers, x) && return (array=numbers[x],)
+    haskey(numbers, x) && return (array=numbers[x], shape=reverse(size(x)))
     x isa Union{Nothing,Bool,Integer} && return x
     x isa AbstractFloat && return Float64(x)
     x isa Symbol && return (symbol=string(x),)
@@ -65,7 +65,10 @@ function outline(x, numbers)
         list=map(child -> outline(child, numbers), collect(Any, values(x))))
     x isa Function && return (call=string(nameof(x)), from=string(parentmodule(x)))
     T = typeof(x)
-    return (type=string(nameof(T)), from=string(parentmodule(T)), fields=NamedTuple{fieldnames(T)}(
+    # Some layers have an option as a parameter of their type.
+    parameters = [outline(p, numbers) for p in T.parameters if p isa Union{Bool,Symbol}]
+    return (type=string(nameof(T)), from=string(parentmodule(T)),
+        layer=!Functors.isleaf(x), parameters=(list=parameters,), fields=NamedTuple{fieldnames(T)}(
         map(name -> outline_field(x, name, numbers), fieldnames(T))))
 end
 

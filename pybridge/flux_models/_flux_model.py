@@ -188,6 +188,16 @@ class FluxModel(Layer):
         arrays = (self._params.arrays(params, np.asarray), self._state.arrays(state, np.asarray))
         self._write.run("call", arrays, layout="reversed")
 
+    def check(self, params: Any, state: Any) -> None:
+        """Refuse arrays of another tree or of other shapes than `init` gives.
+
+        Raises:
+            ArgumentTypeError: the tree differs, with the path.
+            ArgumentValueError: a shape differs, with the path.
+        """
+        self._params.check("from_flux", params)
+        self._state.check("from_flux", state)
+
     @property
     def structure(self) -> Any:
         """The model field by field, as `outline` in flux_text.jl writes it."""

@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from .._errors import ArgumentTypeError, explain
-from ..nn import Chain, Layer, Parallel, SkipConnection, WeightNorm
+from ..nn import (
+    Chain,
+    Layer,
+    Maxout,
+    MultiHeadAttention,
+    PairwiseFusion,
+    Parallel,
+    Recurrence,
+    SkipConnection,
+    Tied,
+    WeightNorm,
+)
 from ..nn.internals import check_trees
 from ._flux_model import FluxModel, flux
-from ._layer_twins import TWINS, NoTwin, Twin, read_function, write_function
+from ._layer_twins import TWINS as FIRST_TWINS
+from ._layer_twins import NoTwin, Twin, read_function, write_function
+from ._registry import (
+    read_registered,
+    registered_layer,
+    registered_struct,
+    unknown,
+    write_registered,
+)
+from ._sequence_twins import (
+    RECURRENT,
+    SEQUENCE_TWINS,
+    read_attention,
+    read_recurrence,
+    write_attention,
+    write_recurrence,
+)
+from ._ties import Place, settle_places, write_tied
+from ._written import Written, zeros
+
+TWINS = FIRST_TWINS | SEQUENCE_TWINS
 
 
-def from_flux(model: Any) -> tuple[Layer | Callable[..., Any], Any, Any]:
+def from_flux(
+    model: Any, params: Any = None, state: Any = None
+) -> tuple[Layer | Callable[..., Any], Any, Any]:
     """Build the layer of `pybridge.nn` that is the twin of a Flux model.
 
     The result needs no Julia. It has the model's weights, bit for bit, and gives Flux's numbers
@@ -24,15 +55,20 @@ def from_flux(model: Any) -> tuple[Layer | Callable[..., Any], Any, Any]:
     Args:
         model: what `pybridge.flux` takes or returns: Julia source, a juliacall value, or a
             `FluxModel`.
+        params: of a `FluxModel`, as training from JAX has left them; by default those that the
+            model has now.
+        state: the same.
 
     Returns:
-        `(layer, params, state)`. Chains with names keep them, those of `Parallel` are dropped.
-        An `Embedding` counts from 0 here, from 1 in Flux. `LayerNorm` has the square of Flux's
-        `eps`: Flux 0.16 adds that square to the variance.
+        `(layer, params, state)`. Containers with names keep them. An array that stands in
+        several places is one parameter of a layer `Tied`. An `Embedding` counts from 0 here,
+        from 1 in Flux. `LayerNorm` has the square of Flux's `eps`: Flux 0.16 adds that square
+        to the variance.
 
     Raises:
-        ArgumentTypeError: a layer or function has no twin, an array stands in two places, or a
-            layer is held in a mode; the message has the path. Otherwise as for `flux`.
+        ArgumentTypeError: a layer or function has no twin, or a layer is held in a mode; the
+            message has the path. Of a struct of one's own it says how `register_flux` names
+            its twin. Otherwise as for `flux`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -46,7 +82,14 @@ def from_flux(model: Any) -> tuple[Layer | Callable[..., Any], Any, Any]:
     The way back is `to_flux`.
     """
     known = model if isinstance(model, FluxModel) else flux(model)
-    return _read(known.structure, *known.init(), "model")
+    now = known.init()
+    params, state = (now[0] if params is None else params), (now[1] if state is None else state)
+    known.check(params, state)
+    layer, params, state = _read(known.structure, params, state, "model")
+    try:
+        return settle_places(layer, params, state)
+    except NoTwin as error:
+        raise _no_twin("from_flux", str(error), "model") from None
 
 
 def to_flux(layer: Layer, params: Any, state: Any) -> Any:
@@ -113,8 +156,11 @@ def _read(node: Any, params: Any, state: Any, path: str) -> tuple[Any, Any, Any]
         if "call" in node:
             return read_function(node), {}, {}
         name, fields = node.get("type"), node.get("fields", {})
+        fields = {**fields, "parameters": node.get("parameters", {"list": []})}
+        if (entry := registered_struct(name)) and node.get("from") != "Flux":
+            return read_registered(entry, _read, fields, params, state, path)
         if node.get("from") != "Flux" or name not in {*_READERS, *TWINS}:
-            raise NoTwin(f"the layer {name}")
+            raise NoTwin(unknown(node))
         if name in _READERS:
             return _READERS[name](fields, params, state, path)
         return _read_leaf(TWINS[name], fields, params, state)
@@ -126,11 +172,13 @@ def _read_leaf(twin: Twin, fields: Any, params: Any, state: Any) -> tuple[Any, A
     if fields.get("active") is not None:
         raise NoTwin(f"{twin.layer.__name__} held in a mode, active={fields['active']},")
     found, kept = (
-        {ours: _at(tree, path) for ours, path in names.items() if _is_array(_at(fields, path[:1]))}
+        {
+            ours: _place(fields, path, tree)
+            for ours, path in names.items()
+            if _is_array(_at(fields, path[:1]))
+        }
         for names, tree in ((twin.params, params), (twin.state, state))
     )
-    if any(array is None for array in (*found.values(), *kept.values())):
-        raise NoTwin(f"{twin.layer.__name__} with an array that stands in another place, too,")
     fields = twin.complete(fields)
     settings = {ours: each.read(fields[each.field]) for ours, each in twin.settings.items()}
     shapes = {ours: array.shape for ours, array in found.items()}
@@ -141,6 +189,15 @@ def _at(tree: Any, path: tuple[str, ...]) -> Any:
     for name in path:
         tree = tree.get(name) if isinstance(tree, dict) else None
     return tree
+
+
+def _place(fields: Any, path: tuple[str, ...], tree: Any) -> Place:
+    field = fields[path[0]]
+    for name in path[1:]:
+        field = field["fields"][name]
+    if "array" not in field:
+        raise NoTwin(f"{field.get('type')} for an array")
+    return Place(tuple(field["array"]), tuple(field["shape"]), _at(tree, path))
 
 
 def _is_array(field: Any) -> bool:
@@ -168,20 +225,34 @@ def _below(field: str, params: Any, state: Any) -> tuple[Any, Any]:
 
 
 def _read_chain(fields: Any, params: Any, state: Any, path: str) -> tuple[Any, Any, Any]:
+    return _read_container(Chain, fields, params, state, path)
+
+
+def _read_container(
+    make: Callable[..., Any], fields: Any, params: Any, state: Any, path: str
+) -> tuple[Any, Any, Any]:
     params, state = _below("layers", params, state)
     layers, params, state, names = _read_children(fields["layers"], params, state, f"{path}.layers")
     if names is None:
-        return Chain(*layers), params, state
+        return make(*layers), params, state
     named, params, state = (
         dict(zip(names, values, strict=True)) for values in (layers, params, state)
     )
-    return Chain(**named), params, state
+    return make(**named), params, state
 
 
 def _read_parallel(fields: Any, params: Any, state: Any, path: str) -> tuple[Any, Any, Any]:
-    params, state = _below("layers", params, state)
-    layers, params, state, _ = _read_children(fields["layers"], params, state, f"{path}.layers")
-    return Parallel(_read_plain(fields["connection"], path), *layers), params, state
+    make = functools.partial(Parallel, _read_plain(fields["connection"], path))
+    return _read_container(make, fields, params, state, path)
+
+
+def _read_fusion(fields: Any, params: Any, state: Any, path: str) -> tuple[Any, Any, Any]:
+    make = functools.partial(PairwiseFusion, _read_plain(fields["connection"], path))
+    return _read_container(make, fields, params, state, path)
+
+
+def _read_maxout(fields: Any, params: Any, state: Any, path: str) -> tuple[Any, Any, Any]:
+    return _read_container(Maxout, fields, params, state, path)
 
 
 def _read_skip(fields: Any, params: Any, state: Any, path: str) -> tuple[Any, Any, Any]:
@@ -211,24 +282,14 @@ _READERS = {
     "Parallel": _read_parallel,
     "SkipConnection": _read_skip,
     "WeightNorm": _read_weightnorm,
+    "PairwiseFusion": _read_fusion,
+    "Maxout": _read_maxout,
+    "MultiHeadAttention": functools.partial(read_attention, _read),
+    **{name: functools.partial(read_recurrence, name, _read) for name in RECURRENT},
 }
 
 
 # --- to Flux ---------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Written:
-    """Julia source of a layer, with zeros for arrays, and the arrays in Flux's tree."""
-
-    source: str
-    params: Any = dataclasses.field(default_factory=dict)
-    state: Any = dataclasses.field(default_factory=dict)
-
-    def below(self, field: str, source: str) -> Written:
-        """Return what holds this in a field."""
-        held = ({field: tree} if tree else {} for tree in (self.params, self.state))
-        return Written(source, *held)
 
 
 def _write(layer: Any, params: Any, state: Any, path: str) -> Written:
@@ -238,6 +299,8 @@ def _write(layer: Any, params: Any, state: Any, path: str) -> Written:
         for kind, write in _WRITERS.items():
             if isinstance(layer, kind):
                 return write(layer, params, state, path)
+        if entry := registered_layer(type(layer)):
+            return write_registered(entry, _write, layer, params, state, path)
         twin = TWINS.get(type(layer).__name__)
         if twin is None or type(layer) is not twin.layer:
             raise NoTwin(f"the layer {type(layer).__name__}")
@@ -256,7 +319,7 @@ def _write_leaf(twin: Twin, layer: Any, params: Any, state: Any) -> Written:
     }
     trees = []
     for names, arrays in ((twin.params, params), (twin.state, state)):
-        texts |= {ours: _zeros(arrays[ours]) if ours in arrays else twin.absent for ours in names}
+        texts |= {ours: zeros(arrays[ours]) if ours in arrays else twin.absent for ours in names}
         tree: dict[str, Any] = {}
         for ours, array in arrays.items():
             *outer, last = names[ours]
@@ -266,14 +329,6 @@ def _write_leaf(twin: Twin, layer: Any, params: Any, state: Any) -> Written:
             place[last] = array
         trees.append(tree)
     return Written(twin.source.format(**texts, **twin.extra(texts)), *trees)
-
-
-def _zeros(array: Any) -> str:
-    dtype = np.dtype(array.dtype)
-    if dtype.name not in ("float16", "float32", "float64"):
-        raise NoTwin(f"an array of dtype {dtype}")
-    sizes = "".join(f", {n}" for n in array.shape[::-1])
-    return f"zeros({dtype.name.capitalize()}{sizes})"
 
 
 def _write_children(layers: Any, params: Any, state: Any, names: Any, path: str) -> Written:
@@ -299,10 +354,18 @@ def _write_chain(layer: Chain, params: Any, state: Any, path: str) -> Written:
     return inner.below("layers", f"Chain({inner.source})")
 
 
-def _write_parallel(layer: Parallel, params: Any, state: Any, path: str) -> Written:
-    inner = _write_children(layer.layers, params, state, None, path)
+def _write_parallel(
+    layer: Parallel | PairwiseFusion, params: Any, state: Any, path: str
+) -> Written:
+    inner = _write_children(layer.layers, params, state, layer.names, path)
     connection = _write(layer.connection, {}, {}, f"{path}.connection").source
-    return inner.below("layers", f"Parallel({connection}, {inner.source})")
+    comma = "; " if layer.names else ", "
+    return inner.below("layers", f"{type(layer).__name__}({connection}{comma}{inner.source})")
+
+
+def _write_maxout(layer: Maxout, params: Any, state: Any, path: str) -> Written:
+    inner = _write_children(layer.layers, params, state, None, path)
+    return inner.below("layers", f"Maxout({inner.source})")
 
 
 def _write_skip(layer: SkipConnection, params: Any, state: Any, path: str) -> Written:
@@ -319,13 +382,18 @@ def _write_weightnorm(layer: WeightNorm, params: Any, state: Any, path: str) -> 
     axes = [axes] if isinstance(axes, int) else axes
     dims = [g.ndim - axis % g.ndim for axis in axes]
     text = str(dims[0]) if isinstance(layer.axis, int) else f"({', '.join(map(str, dims))},)"
-    held = inner.below("layer", f"Flux.WeightNorm({inner.source}, {_zeros(g)}, :{which}, {text})")
-    return dataclasses.replace(held, params={**held.params, "g": g})
+    held = inner.below("layer", f"Flux.WeightNorm({inner.source}, {zeros(g)}, :{which}, {text})")
+    return Written(held.source, {**held.params, "g": g}, held.state)
 
 
-_WRITERS: dict[type, Callable[[Any, Any, Any, str], Written]] = {
+_WRITERS: dict[type, Callable[..., Written]] = {
     Chain: _write_chain,
     Parallel: _write_parallel,
     SkipConnection: _write_skip,
     WeightNorm: _write_weightnorm,
+    PairwiseFusion: _write_parallel,
+    Maxout: _write_maxout,
+    Tied: functools.partial(write_tied, _write),
+    MultiHeadAttention: functools.partial(write_attention, _write),
+    Recurrence: functools.partial(write_recurrence, _write),
 }

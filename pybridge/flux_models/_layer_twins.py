@@ -99,17 +99,20 @@ def julia_number(value: Any) -> str:
     return f"Float32({value!r})" if exact else f"Float64({value!r})"
 
 
-def _tuple(values: Any) -> str:
+def julia_tuple(values: Any) -> str:
+    """Write a tuple."""
     return f"({', '.join(map(str, values))},)"
 
 
-def _function(field: str) -> Setting:
+def function_setting(field: str) -> Setting:
+    """Return the setting of a field that is a function."""
     return Setting(field, read_function, write_function)
 
 
-def _reversed(field: str) -> Setting:
+def reversed_setting(field: str) -> Setting:
+    """Return the setting of a field that has a number for each axis."""
     return Setting(
-        field, lambda value: tuple(value["list"][::-1]), lambda value: _tuple(value[::-1])
+        field, lambda value: tuple(value["list"][::-1]), lambda value: julia_tuple(value[::-1])
     )
 
 
@@ -119,10 +122,13 @@ def _pairs(values: Any) -> tuple[Any, ...]:
 
 
 def _pad(field: str) -> Setting:
-    return Setting(field, lambda value: _pairs(value["list"]), lambda value: _tuple(_pairs(value)))
+    return Setting(
+        field, lambda value: _pairs(value["list"]), lambda value: julia_tuple(_pairs(value))
+    )
 
 
-def _present(field: str) -> Setting:
+def present(field: str) -> Setting:
+    """Return the setting that tells whether there is an array in a field."""
     return Setting(field, lambda value: value is not False)
 
 
@@ -139,7 +145,7 @@ def _write_dims(dims: Any) -> str:
     axes = dims if isinstance(dims, tuple) else (dims,)
     if any(axis >= 0 for axis in axes):
         raise NoTwin(f"dims={dims}, counted from the first axis (write them as negative numbers)")
-    return _tuple(-axis for axis in axes) if isinstance(dims, tuple) else str(-dims)
+    return julia_tuple(-axis for axis in axes) if isinstance(dims, tuple) else str(-dims)
 
 
 # --- layers ----------------------------------------------------------------------------------
@@ -176,7 +182,7 @@ class Twin:
     complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda fields: fields
 
 
-def _window(layer: Any) -> dict[str, Any]:
+def window_values(layer: Any) -> dict[str, Any]:
     """Return a convolution's or pool's options with one number for each axis (and side)."""
     kernel = layer.window if hasattr(layer, "window") else layer.kernel
     stride = kernel if layer.stride is None else layer.stride
@@ -192,7 +198,7 @@ def _window(layer: Any) -> dict[str, Any]:
     }
 
 
-def _both_sides(fields: Mapping[str, Any]) -> dict[str, Any]:
+def both_sides(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Write padding as (before, after) for each axis; Flux may have one number for both."""
     pad = fields["pad"]["list"]
     if len(pad) == len(fields["stride"]["list"]):
@@ -200,19 +206,19 @@ def _both_sides(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {**fields, "pad": {"list": pad}}
 
 
-_WEIGHT = {"weight": ("weight",), "bias": ("bias",)}
-_CONVOLUTION = {
-    "activation": _function("σ"),
-    "stride": _reversed("stride"),
+WEIGHT = {"weight": ("weight",), "bias": ("bias",)}
+CONVOLUTION = {
+    "activation": function_setting("σ"),
+    "stride": reversed_setting("stride"),
     "pad": _pad("pad"),
-    "dilation": _reversed("dilation"),
+    "dilation": reversed_setting("dilation"),
     "groups": Setting("groups"),
-    "bias": _present("bias"),
+    "bias": present("bias"),
 }
-_POOL = {"window": _reversed("k"), "pad": _pad("pad"), "stride": _reversed("stride")}
+_POOL = {"window": reversed_setting("k"), "pad": _pad("pad"), "stride": reversed_setting("stride")}
 _GROUPED = {
     "channels": Setting("chs"),
-    "activation": _function("λ"),
+    "activation": function_setting("λ"),
     "affine": Setting("affine"),
     "eps": Setting("ϵ"),
 }
@@ -234,53 +240,53 @@ TWINS = {
         Twin(
             Dense,
             "Dense({weight}, {bias}, {activation})",
-            {"activation": _function("σ"), "bias": _present("bias")},
-            _WEIGHT,
+            {"activation": function_setting("σ"), "bias": present("bias")},
+            WEIGHT,
             sizes=lambda shapes, _: shapes["weight"],
             absent="false",
         ),
         Twin(
             Conv,
             "Conv({activation}, {weight}, {bias}, {stride}, {pad}, {dilation}, {groups})",
-            _CONVOLUTION,
-            _WEIGHT,
+            CONVOLUTION,
+            WEIGHT,
             sizes=lambda shapes, settings: (
                 shapes["weight"][2:],
                 shapes["weight"][1] * settings["groups"],
                 shapes["weight"][0],
             ),
             absent="false",
-            values=_window,
-            complete=_both_sides,
+            values=window_values,
+            complete=both_sides,
         ),
         Twin(
             ConvTranspose,
             "ConvTranspose({activation}, {weight}, {bias}, {stride}, {pad}, {outpad}, {dilation}, "
             "{groups})",
-            {**_CONVOLUTION, "outpad": _reversed("outpad")},
-            _WEIGHT,
+            {**CONVOLUTION, "outpad": reversed_setting("outpad")},
+            WEIGHT,
             sizes=lambda shapes, settings: (
                 shapes["weight"][2:],
                 shapes["weight"][0],
                 shapes["weight"][1] * settings["groups"],
             ),
             absent="false",
-            values=_window,
-            complete=_both_sides,
+            values=window_values,
+            complete=both_sides,
         ),
         Twin(
             MaxPool,
             "MaxPool({window}, {pad}, {stride})",
             _POOL,
-            values=_window,
-            complete=_both_sides,
+            values=window_values,
+            complete=both_sides,
         ),
         Twin(
             MeanPool,
             "MeanPool({window}, {pad}, {stride})",
             _POOL,
-            values=_window,
-            complete=_both_sides,
+            values=window_values,
+            complete=both_sides,
         ),
         Twin(GlobalMeanPool, "GlobalMeanPool()"),
         Twin(
@@ -308,8 +314,8 @@ TWINS = {
             LayerNorm,
             "LayerNorm({activation}, {diag}, {eps}, {size}, {affine})",
             {
-                "size": _reversed("size"),
-                "activation": _function("λ"),
+                "size": reversed_setting("size"),
+                "activation": function_setting("λ"),
                 "affine": Setting("affine"),
                 # Flux 0.16 adds eps^2 to the variance, against its documentation.
                 "eps": Setting("ϵ", lambda eps: eps**2, lambda eps: julia_number(math.sqrt(eps))),

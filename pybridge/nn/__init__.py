@@ -99,15 +99,18 @@ from ._softmax import glu as glu
 from ._softmax import logsoftmax as logsoftmax
 from ._softmax import logsumexp as logsumexp
 from ._softmax import softmax as softmax
+from ._tied import Tied as Tied
 from ._upsample import PixelShuffle as PixelShuffle
 from ._upsample import Upsample as Upsample
 from ._weightnorm import WeightNorm as WeightNorm
 
 if _TYPE_CHECKING:
     from ..flux_models import from_flux as from_flux
+    from ..flux_models import register_flux as register_flux
     from ..flux_models import to_flux as to_flux
 
 # The public names of what is above the layers.
 __getattr__, __dir__ = _imported_later(
-    __name__, {"from_flux": "..flux_models", "to_flux": "..flux_models"}
+    __name__,
+    {name: "..flux_models" for name in ("from_flux", "register_flux", "to_flux")},
 )

@@ -132,7 +132,8 @@ class MultiHeadAttention(Layer):
                 )
             )
 
-    def _layers(self) -> dict[str, Dense]:
+    def projections(self) -> dict[str, Dense]:
+        """Return the four linear maps by their names."""
         q, k, v = _sizes("in_features", self.in_features, 3)
         inner = self.in_features if self.qkv_features is None else self.qkv_features
         keys, values = _sizes("qkv_features", inner, 2)
@@ -148,7 +149,7 @@ class MultiHeadAttention(Layer):
         """Return fresh parameters of the four linear maps, and no state; see `Layer.init`."""
         params = {
             name: layer.init(child_key(key, _PLACES[name]), dtype)[0]
-            for name, layer in self._layers().items()
+            for name, layer in self.projections().items()
         }
         return params, {}
 
@@ -164,7 +165,7 @@ class MultiHeadAttention(Layer):
         mask: Any = None,
     ) -> tuple[Any, Any]:
         """Return output and scores, and the state as it is; see `Layer.forward`."""
-        layers, inputs = self._layers(), _queries_keys_values(x)
+        layers, inputs = self.projections(), _queries_keys_values(x)
         q, k, v = (
             self._heads(layers[name].forward(params[name], {}, one, key=None, mode=mode)[0])
             for name, one in zip(("q_proj", "k_proj", "v_proj"), inputs, strict=True)

@@ -78,6 +78,13 @@ class Recurrence(Layer):
             )
         settle(self, cell=cell, return_state=switch(where, "return_state", return_state))
 
+    @classmethod
+    def around(cls, cell: Any, return_state: bool) -> Recurrence:
+        """Return the layer of this kind with a cell that is there."""
+        layer = object.__new__(cls)
+        Recurrence.__init__(layer, cell, return_state=return_state)
+        return layer
+
     def init(self, key: Any, dtype: Any = jnp.float32) -> tuple[Any, Any]:
         """Initialise the cell."""
         return self.cell.init(key, dtype)

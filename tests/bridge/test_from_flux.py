@@ -13,7 +13,7 @@ from flux_helpers import close, in_julia, inputs, model
 import pybridge as pb
 from pybridge import nn
 
-IMAGES, VECTORS = (3, 4, 6, 5), (7, 4)
+IMAGES, VECTORS, SEQUENCES = (3, 4, 6, 5), (7, 4), (3, 5, 4)
 LAYERS = {
     "Dense(4 => 3, relu)": VECTORS,
     "Dense(4 => 3; bias=false)": VECTORS,
@@ -40,6 +40,32 @@ LAYERS = {
     "SkipConnection(Chain(Dense(4 => 4), Dropout(0.5)), +)": VECTORS,
     "Parallel(vcat, Dense(4 => 2), Chain(Dense(4 => 3), Dropout(0.5)), identity)": VECTORS,
     "Chain(first=Dense(4 => 4, mish), second=logsoftmax)": VECTORS,
+    "Parallel(+; a=Dense(4 => 2), b=Chain(BatchNorm(4), Dense(4 => 2)))": VECTORS,
+    "Chain(PairwiseFusion(+; a=Dense(4 => 4), b=BatchNorm(4)), Parallel(+, σ, σ))": VECTORS,
+    "Maxout(Dense(4 => 2), Dense(4 => 2, tanh))": VECTORS,
+    "Flux.Bilinear(4 => 3, tanh)": VECTORS,
+    "Flux.Scale(4, relu)": VECTORS,
+    "Flux.Scale(5, 6; bias=false)": IMAGES,
+    "CrossCor((3, 2), 4 => 2, gelu; stride=(1, 2), pad=(1, 0, 2, 1))": IMAGES,
+    "DepthwiseConv((3, 2), 4 => 8; pad=1)": IMAGES,
+    "AdaptiveMaxPool((2, 3))": IMAGES,
+    "AdaptiveMeanPool((2, 3))": IMAGES,
+    "GlobalMaxPool()": IMAGES,
+    "Upsample(2)": IMAGES,
+    "Upsample(:bilinear; scale=(1.5, 2))": IMAGES,
+    "Upsample(:nearest; size=(10, 12))": IMAGES,
+    "PixelShuffle(2)": IMAGES,
+    "RNN(4 => 3, relu)": SEQUENCES,
+    "LSTM(4 => 3; return_state=true)": SEQUENCES,
+    "GRU(4 => 3; bias=false)": SEQUENCES,
+    "GRUv3(4 => 3)": SEQUENCES,
+    "Recurrence(LSTMCell(4 => 3))": SEQUENCES,
+    "RNNCell(4 => 3)": VECTORS,
+    "LSTMCell(4 => 3)": VECTORS,
+    "GRUCell(4 => 3)": VECTORS,
+    "GRUv3Cell(4 => 3; bias=false)": VECTORS,
+    "MultiHeadAttention(4; nheads=2, dropout_prob=0.25)": SEQUENCES,
+    "MultiHeadAttention(4 => (6, 4) => 3; nheads=2, bias=true)": SEQUENCES,
     "Chain(Chain(Flux.flatten), Dense(120 => 2), softmax)": IMAGES,
 }
 
@@ -163,13 +189,12 @@ def test_from_flux_takes_source_objects_and_models():
 @pytest.mark.parametrize(
     ("source", "text"),
     [
-        ("Chain(Dense(2 => 3), LSTM(3 => 4))", "the layer LSTM at model.layers[1]"),
+        ("Chain(Flux.Scale(3), Returns(1))", "the function Returns at model.layers[1]"),
+        ("Chain(EmbeddingBag(3 => 4, prod))", "the function prod at model.layers[0]"),
         ("Chain(a=Chain(x -> x))", "at model.layers['a'].layers[0]"),
         ("Chain(Dense(2 => 3, x -> x))", "at model.layers[0]"),
         ("SkipConnection(Dense(2 => 2), -)", "the function - at model.connection"),
         ("Chain(Dropout(0.5; active=false))", "held in a mode"),
-        ("let d = Dense(2 => 2); Chain(d, d) end", "Dense with an array that stands in another"),
-        ("Chain(Flux.Scale(3))", "the layer Scale at model.layers[0]"),
     ],
 )
 def test_what_has_no_twin_is_named_with_its_path(source, text):
