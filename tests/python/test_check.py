@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from quick import by_day
 
@@ -35,6 +35,8 @@ def test_a_smooth_function_has_no_findings(maybe_jit):
 
 
 @settings(max_examples=6, deadline=None)
+@example(which=[3, 1], seed=212)
+@example(which=[3, 1], seed=257)
 @given(
     which=st.lists(st.integers(0, len(_UNARY) - 1), min_size=1, max_size=2),
     seed=st.integers(0, 1000),
@@ -49,6 +51,11 @@ def test_random_smooth_functions_have_no_findings(which, seed):
         return x.sum()
 
     assume(abs(f(np.float32(x))) < 1e6)  # exp of exp overflows
+    narrow = jax.grad(f)(np.float32(x))
+    with jax.enable_x64(True):
+        exact = jax.grad(f)(x)
+    # Where a function saturates, its gradient in single precision cancels: that is a finding.
+    assume(np.allclose(narrow, exact, rtol=1e-3, atol=0))
     assert check(f, x).findings == ()
 
 
