@@ -101,8 +101,27 @@ class Container(Layer):
         """Return the call that makes the container."""
         names = [f"{name}=" for name in self.names] if self.names else [""] * len(self)
         parts = [name + shown(layer) for name, layer in zip(names, self.layers, strict=True)]
-        before = [shown(value) for name, value in vars(self).items() if name == "connection"]
-        return f"{type(self).__name__}({', '.join(before + parts)})"
+        return f"{type(self).__name__}({', '.join(self._shown_first() + parts)})"
+
+    def _shown_first(self) -> list[str]:
+        """Return what stands before the children in the call that makes the container."""
+        return []
+
+
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
+class Connected(Container):
+    """The base of containers that combine arrays with a function, their first argument."""
+
+    connection: Callable[..., Any] = dataclasses.field(kw_only=True)
+
+    def __init__(self, connection: Callable[..., Any], /, *layers: Child, **named: Child) -> None:
+        """Take the connection first, as Flux does."""
+        check_children(type(self).__name__, (connection,))
+        settle(self, connection=connection)
+        self._adopt(layers, named)
+
+    def _shown_first(self) -> list[str]:
+        return [shown(self.connection)]
 
 
 def check_children(where: str, children: tuple[Any, ...]) -> tuple[Child, ...]:

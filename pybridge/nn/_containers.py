@@ -8,10 +8,17 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ._children import Child, Container, any_accepts, apply_child, check_children, init_children
+from ._children import (
+    Child,
+    Connected,
+    Container,
+    any_accepts,
+    apply_child,
+    check_children,
+    init_children,
+)
 from ._layer import Layer, child_key
 from ._mode import Mode
-from ._options import settle
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
@@ -125,8 +132,7 @@ class SkipConnection(Layer):
         return any_accepts((self.layer,), option)
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False)
-class Parallel(Container):
+class Parallel(Connected):
     """Apply layers side by side and combine their outputs.
 
     `connection(layer1(x), layer2(x), ...)`; with a tuple for an input, layer i gets its
@@ -157,14 +163,6 @@ class Parallel(Container):
 
     The twin in Julia is `PyBridge.Parallel`.
     """
-
-    connection: Callable[..., Any] = dataclasses.field(kw_only=True)
-
-    def __init__(self, connection: Callable[..., Any], /, *layers: Child, **named: Child) -> None:
-        """Take the connection first, as Flux does."""
-        check_children("Parallel", (connection,))
-        settle(self, connection=connection)
-        self._adopt(layers, named)
 
     def forward(
         self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode, **options: Any

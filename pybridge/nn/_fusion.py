@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from .._errors import ArgumentValueError, explain
-from ._children import Child, Container, apply_child, check_children
+from ._children import Child, Connected, Container, apply_child
 from ._layer import child_key
 from ._mode import Mode
-from ._options import settle
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
@@ -71,8 +69,7 @@ class Maxout(Container):
         return functools.reduce(_larger, outs), tuple(states)
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False)
-class PairwiseFusion(Container):
+class PairwiseFusion(Connected):
     """Apply layers in turn, each to its input combined with the output of the one before it.
 
     With a tuple (x1, x2, ...) as input: y1 = layer1(x1), y2 = layer2(connection(y1, x2)), and so
@@ -102,14 +99,6 @@ class PairwiseFusion(Container):
 
     The twin in Julia is `PyBridge.PairwiseFusion`, Flux's is `PairwiseFusion`.
     """
-
-    connection: Callable[..., Any] = dataclasses.field(kw_only=True)
-
-    def __init__(self, connection: Callable[..., Any], /, *layers: Child, **named: Child) -> None:
-        """Take the connection first, as Flux does."""
-        check_children("PairwiseFusion", (connection,))
-        settle(self, connection=connection)
-        self._adopt(layers, named)
 
     def forward(
         self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode, **options: Any
