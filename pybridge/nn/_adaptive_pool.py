@@ -9,12 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from .._errors import ArgumentValueError, explain
-from ._dtypes import input_array
 from ._geometry import Window, kernel_size, spatial_size
 from ._layer import Layer
 from ._mode import Mode
 from ._options import settle
-from ._pool import check_ordered, max_windows, mean_windows
+from ._pool import check_ordered, max_windows, mean_windows, shape_with_elements
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
@@ -130,16 +129,7 @@ class GlobalMaxPool(Layer):
 
     def forward(self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode) -> tuple[Any, Any]:
         """Return the output and the state as it is; see `Layer.forward`."""
-        shape = jnp.shape(input_array("GlobalMaxPool", x))
-        if len(shape) < 3 or 0 in shape[2:]:
-            raise ArgumentValueError(
-                explain(
-                    "GlobalMaxPool",
-                    expected="an input (batch, channels, *spatial) with spatial elements",
-                    got=f"shape {shape}",
-                    fix="Add a batch axis to a single example, `x[None]`.",
-                )
-            )
+        shape = shape_with_elements("GlobalMaxPool", x)
         check_ordered("GlobalMaxPool", jnp.asarray(x))
         values = jnp.reshape(x, (*shape[:2], -1))
         place = jnp.argmax(values, -1, keepdims=True)  # the first one

@@ -178,17 +178,27 @@ class GlobalMeanPool(Layer):
 
     def forward(self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode) -> tuple[Any, Any]:
         """Return the output and the state as it is; see `Layer.forward`."""
-        shape = jnp.shape(input_array("GlobalMeanPool", x))
-        if len(shape) < 3 or 0 in shape[2:]:
-            raise ArgumentValueError(
-                explain(
-                    "GlobalMeanPool",
-                    expected="an input (batch, channels, *spatial) with spatial elements",
-                    got=f"shape {shape}",
-                    fix="Add a batch axis to a single example, `x[None]`.",
-                )
-            )
+        shape = shape_with_elements("GlobalMeanPool", x)
         return jnp.mean(floating(x), tuple(range(2, len(shape))), keepdims=True), state
+
+
+def shape_with_elements(where: str, x: Any) -> tuple[int, ...]:
+    """Return the shape of an input that has spatial axes with elements.
+
+    Raises:
+        ArgumentValueError: it has no spatial axis, or no element on one.
+    """
+    shape = jnp.shape(input_array(where, x))
+    if len(shape) < 3 or 0 in shape[2:]:
+        raise ArgumentValueError(
+            explain(
+                where,
+                expected="an input (batch, channels, *spatial) with spatial elements",
+                got=f"shape {shape}",
+                fix="Add a batch axis to a single example, `x[None]`.",
+            )
+        )
+    return shape
 
 
 def check_ordered(where: str, x: jax.Array) -> None:
