@@ -66,26 +66,25 @@ def setting(name: str) -> Setting:
         return Setting(name, raw or None, origin, _TEXT[name])
     if name in _BYTES:
         if raw and not (raw.isascii() and raw.isdigit()):
-            raise ConfigError(
-                explain(
-                    f"environment variable {name}",
-                    expected="a number of bytes, as digits",
-                    got=repr(raw),
-                    fix=f"It means: {_BYTES[name]}. Set it to a number, or unset it.",
-                )
-            )
+            raise _refused(name, "a number of bytes, as digits", "a number")
         return Setting(name, int(raw) if raw else None, origin, _BYTES[name])
     word = (raw or ("on" if name in _ON_BY_DEFAULT else "")).strip().lower()
     if word not in _TRUE | _FALSE:
-        raise ConfigError(
-            explain(
-                f"environment variable {name}",
-                expected="yes or no (1 or 0, true or false, on or off)",
-                got=repr(raw),
-                fix=f"It means: {_SWITCH[name]}. Set it to one of those, or unset it.",
-            )
-        )
+        raise _refused(name, "yes or no (1 or 0, true or false, on or off)", "one of those")
     return Setting(name, word in _TRUE, origin, _SWITCH[name])
+
+
+def _refused(name: str, expected: str, instead: str) -> ConfigError:
+    """Make the error of a variable whose value cannot be read; `instead` is what to set it to."""
+    meaning = (_BYTES | _SWITCH)[name]
+    return ConfigError(
+        explain(
+            f"environment variable {name}",
+            expected=expected,
+            got=repr(os.environ.get(name)),
+            fix=f"It means: {meaning}. Set it to {instead}, or unset it.",
+        )
+    )
 
 
 def settings() -> list[Setting]:
