@@ -100,13 +100,11 @@ def ms(seconds: float) -> str:
     return f"{1e3 * seconds:.2f} ms"
 
 
-def inside(
-    f: str, work: str, repeat: int, using: tuple[str, ...] = ("Zygote",)
-) -> Callable[[], float]:
+def inside(f: str, work: str, repeat: int) -> Callable[[], float]:
     """Make a call that asks Julia for the least time of `work(f)`."""
     import pybridge as pb
 
-    timer = pb.from_julia(LEAST.format(f=f, work=work), using=using)
+    timer = pb.from_julia(LEAST.format(f=f, work=work), using="Zygote")
     return lambda: float(timer(repeat))
 
 
