@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 
+import jax
 import lowering_record
 import pytest
 from bridge_helpers import SYSTEMS
@@ -74,6 +75,14 @@ def system(request) -> str:
 def compiling_system(request) -> str:
     """The same where compiling takes a minute: two of the systems by day, all by night."""
     return request.param
+
+
+@pytest.fixture(params=[pytest.param("float32", marks=pytest.mark.nightly), "float64"])
+def dtype(request):
+    """Run the test in both precisions."""
+    jax.config.update("jax_enable_x64", request.param == "float64")
+    yield request.param
+    jax.config.update("jax_enable_x64", False)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import sys
 
 import jax
 import numpy as np
+from bridge_helpers import julia
 
 import pybridge as pb
 from pybridge.julia._session import session
@@ -16,6 +17,11 @@ from pybridge.julia._session import session
 def model(source, ad="zygote"):
     """Make a model once: Julia compiles for every new one."""
     return pb.flux(source, ad=ad)
+
+
+def flux(source):
+    """Bridge a function that uses Flux; its arrays have the axes reversed."""
+    return julia(source, using="Flux", layout="reversed")
 
 
 def in_julia(source, *values):

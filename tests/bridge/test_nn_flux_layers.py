@@ -9,26 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from bridge_helpers import julia
+from flux_helpers import flux
 from quick import by_day
 
 import pybridge as pb
 
 
-@pytest.fixture(params=[pytest.param("float32", marks=pytest.mark.nightly), "float64"])
-def dtype(request):
-    """Run the test in both precisions."""
-    jax.config.update("jax_enable_x64", request.param == "float64")
-    yield request.param
-    jax.config.update("jax_enable_x64", False)
-
-
 def draw(seed, shape, dtype):
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
-
-
-def flux(source):
-    return julia(source, using="Flux", layout="reversed")
 
 
 def compare(layer, source, x, dtype):

@@ -9,27 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from bridge_helpers import julia
-from flux_helpers import close, inputs
+from flux_helpers import close, flux, inputs
 from quick import by_day
 
 import pybridge as pb
 
 
-@pytest.fixture(params=[pytest.param("float32", marks=pytest.mark.nightly), "float64"])
-def dtype(request):
-    """Run the test in both precisions."""
-    jax.config.update("jax_enable_x64", request.param == "float64")
-    yield request.param
-    jax.config.update("jax_enable_x64", False)
-
-
 def draw(seed, shape, dtype):
     return inputs(shape, dtype, seed)
-
-
-def flux(source):
-    return julia(source, using="Flux", layout="reversed")
 
 
 def test_losses(dtype):
