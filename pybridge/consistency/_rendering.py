@@ -35,6 +35,16 @@ def render(data: Any, form: str, *args: Any, **options: Any) -> Any:
 class Rendered:
     """What a suite answers; it can be written in four ways."""
 
+    @property
+    def ok(self) -> bool:
+        """Whether no answer is wrong."""
+        raise NotImplementedError
+
+    @property
+    def absent(self) -> bool:
+        """Whether a system is absent that was asked."""
+        raise NotImplementedError
+
     def print(self, console: Console, *, verbose: bool = False) -> None:
         """Print tables and explanations on a terminal."""
         render(self, "terminal", console, verbose=verbose)

@@ -16,6 +16,7 @@ from pybridge._backends import Backend
 from pybridge._errors import JuliaUnavailableError
 from pybridge.cli import main
 from pybridge.consistency import (
+    SUITES,
     Answer,
     ModeAnswer,
     Run,
@@ -27,7 +28,6 @@ from pybridge.consistency import (
     to_markdown,
 )
 from pybridge.consistency.suites import _scenario_run as runner
-from pybridge.consistency.suites import _suites as suites
 
 REASON = "Julia could not be started.\nWhat helps:\n  - install [it]"
 
@@ -48,7 +48,8 @@ def no_julia(monkeypatch):
 def wrong_table(monkeypatch):
     (scenario,) = select_scenarios(["sqrt-zero"])
     wrong = replace(scenario, derivative=np.asarray(1.0))
-    monkeypatch.setattr(suites, "select_scenarios", lambda names: (wrong,))
+    hard = replace(SUITES["scenarios"], select=lambda names: (wrong,))
+    monkeypatch.setitem(SUITES, "scenarios", hard)
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..._backends import Backend
-from ..._errors import ArgumentValueError, BridgeError, explain
+from ..._errors import BridgeError
 from .._check import check
 from .._rendering import Rendered
 from ..findings import Report
 from ._library_cases import LIBRARIES, LibraryCase, library_cases, nnlib_cases
+from ._selection import select_by_name
 
 
 @dataclass(frozen=True)
@@ -41,30 +42,14 @@ class LibraryResult(Rendered):
         return not self.reports or not all(system.available for system in rows)
 
 
-def select_cases(library: str) -> Callable[[list[str] | None], Sequence[LibraryCase]]:
-    """Make the function that picks cases of a library by the beginnings of their names."""
+def select_cases(library: str, names: Sequence[str] | None = None) -> Sequence[LibraryCase]:
+    """Pick cases of a library by the beginnings of their names.
 
-    def select(names: list[str] | None) -> Sequence[LibraryCase]:
-        cases = list(library_cases(library) if library in LIBRARIES else nnlib_cases())
-        if names is None:
-            return cases
-        for name in names:
-            if not any(_begins(case, name) for case in cases):
-                raise ArgumentValueError(
-                    explain(
-                        f"the suite of {library}",
-                        expected="the name of a function, or its beginning",
-                        got=repr(name),
-                        fix="There are: " + ", ".join(case.name for case in cases) + ".",
-                    )
-                )
-        return [case for case in cases if any(_begins(case, name) for name in names)]
-
-    return select
-
-
-def _begins(case: LibraryCase, name: str) -> bool:
-    return case.name.startswith(name) or case.name.rpartition(".")[2].startswith(name)
+    Raises:
+        ArgumentValueError: a name fits no function; the message lists all.
+    """
+    cases = list(library_cases(library) if library in LIBRARIES else nnlib_cases())
+    return select_by_name(cases, names, f"the suite of {library}", "function")
 
 
 def run_cases(

@@ -10,7 +10,8 @@ from typing import Any
 
 from ..._backends import Backend
 from ..._errors import BridgeError
-from ._suites import Progress, SuiteResult, suite
+from .._rendering import Rendered
+from ._suites import Progress, suite
 
 # How often the first process looks how far the other one is, in seconds.
 _LOOK = 0.5
@@ -18,7 +19,7 @@ _LOOK = 0.5
 
 def run_suites(
     cases: dict[str, Sequence[Any]], systems: Sequence[Backend], progress: Progress
-) -> dict[str, SuiteResult]:
+) -> dict[str, Rendered]:
     """Run suites.
 
     Args:
@@ -47,7 +48,7 @@ def run_suites(
 @contextlib.contextmanager
 def _started(
     wanted: dict[str, list[str]], systems: Sequence[Backend]
-) -> Iterator[Callable[[Progress], dict[str, SuiteResult]]]:
+) -> Iterator[Callable[[Progress], dict[str, Rendered]]]:
     """Start another process, and stop it at the end whatever happened."""
     # Not forked: threads of JAX and Julia would be lost in the copy.
     context = multiprocessing.get_context("spawn")
@@ -59,7 +60,7 @@ def _started(
         process.start()
     theirs.close()
 
-    def answers(progress: Progress) -> dict[str, SuiteResult]:
+    def answers(progress: Progress) -> dict[str, Rendered]:
         total = sum(map(len, wanted.values()))
         waiting = True
         while waiting:

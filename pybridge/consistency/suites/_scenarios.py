@@ -13,6 +13,7 @@ import numpy as np
 
 from ..._backends import NAMES
 from ..._errors import ArgumentValueError, explain
+from ._selection import select_by_name
 
 KINDS = ("fails", "convention", "unsupported")
 MODES = ("forward", "reverse")
@@ -112,10 +113,8 @@ def load_scenarios(table: str = "scenarios") -> tuple[Scenario, ...]:
 
 @functools.cache
 def _table(name: str) -> tuple[Scenario, ...]:
-    text = (
-        resources.files("pybridge.consistency.suites").joinpath(f"{name}.toml").read_text("utf-8")
-    )
-    return parse_scenarios(text)
+    file = resources.files("pybridge.consistency.suites").joinpath(f"{name}.toml")
+    return parse_scenarios(file.read_text("utf-8"))
 
 
 def parse_scenarios(text: str) -> tuple[Scenario, ...]:
@@ -149,20 +148,7 @@ def select_scenarios(names: list[str] | None, table: str = "scenarios") -> tuple
     Raises:
         ArgumentValueError: a name fits none; the message lists all.
     """
-    scenarios = load_scenarios(table)
-    if names is None:
-        return scenarios
-    for name in names:
-        if not any(scenario.name.startswith(name) for scenario in scenarios):
-            raise ArgumentValueError(
-                explain(
-                    "scenario",
-                    expected="the name of a scenario, or its beginning",
-                    got=repr(name),
-                    fix="There are: " + ", ".join(s.name for s in scenarios) + ".",
-                )
-            )
-    return tuple(s for s in scenarios if any(s.name.startswith(name) for name in names))
+    return select_by_name(load_scenarios(table), names, "scenario", "scenario")
 
 
 def _scenario(entry: Mapping[str, Any]) -> Scenario:
@@ -221,20 +207,21 @@ def _known(name: str, entry: Mapping[str, Any], system: str, shape: Any) -> Know
     }
     for expected, holds in checks.items():
         _require(holds, name, f"{expected} in each known answer", repr(dict(entry)))
-    numbers = {
-        key: None if answer.get(key) is None else np.asarray(answer[key], float)
-        for key in ("value", "plain_value")
-    }
     derivative = answer.get("derivative")
     return Known(
         system=system,
         kind=entry["kind"],
         reason=entry["reason"].strip(),
         mode=entry.get("mode"),
+        value=_array(answer.get("value")),
+        plain_value=_array(answer.get("plain_value")),
         derivative=None if derivative is None else _shaped(name, derivative, shape),
         error=answer.get("error"),
-        **numbers,
     )
+
+
+def _array(numbers: Any) -> np.ndarray | None:
+    return None if numbers is None else np.asarray(numbers, float)
 
 
 def _systems(entry: Mapping[str, Any]) -> list[str]:

@@ -4,48 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import Any
 
 from ..._backends import Backend
 from ..._errors import ArgumentValueError, explain
+from .._rendering import Rendered
 from ._library_suite import run_cases, select_cases
 from ._scenario_run import run_scenarios
 from ._scenarios import select_scenarios
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 Progress = Callable[[str], None]
-
-
-class SuiteResult(Protocol):
-    """What a suite answers; it can be written in four ways."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether no answer is wrong."""
-        ...
-
-    @property
-    def absent(self) -> bool:
-        """Whether a system is absent that was asked."""
-        ...
-
-    def print(self, console: Console, *, verbose: bool = False) -> None:
-        """Print tables and explanations on a terminal."""
-        ...
-
-    def to_json(self) -> str:
-        """Write a JSON object."""
-        ...
-
-    def to_markdown(self) -> str:
-        """Write Markdown without headings."""
-        ...
-
-    def to_html(self) -> str:
-        """Write a page that needs no other file."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -63,38 +32,26 @@ class Suite:
 
     title: str
     select: Callable[[list[str] | None], Sequence[Any]]
-    run: Callable[[Sequence[Any], Sequence[Backend], Progress], SuiteResult]
+    run: Callable[[Sequence[Any], Sequence[Backend], Progress], Rendered]
     julia: bool = True
 
 
-def _select_conventions(names: list[str] | None) -> Sequence[Any]:
-    return select_scenarios(names, "conventions")
-
-
-def _run_scenarios(
-    cases: Sequence[Any], systems: Sequence[Backend], progress: Progress
-) -> SuiteResult:
-    return run_scenarios(cases, systems, progress)
-
-
 def _library(library: str, *, julia: bool = False) -> Suite:
-    def run(cases: Sequence[Any], systems: Sequence[Backend], progress: Progress) -> SuiteResult:
-        return run_cases(cases, systems, progress, julia=julia)
-
-    return Suite(f"every function of {library}, with pb.check", select_cases(library), run, julia)
+    title = f"every function of {library}, with pb.check"
+    return Suite(title, partial(select_cases, library), partial(run_cases, julia=julia), julia)
 
 
 # In the order in which they run.
 SUITES: dict[str, Suite] = {
     "scenarios": Suite(
         "hard cases with an answer that is known from mathematics",
-        lambda names: select_scenarios(names),
-        _run_scenarios,
+        select_scenarios,
+        run_scenarios,
     ),
     "conventions": Suite(
         "what each system does at kinks, ties and singular points",
-        _select_conventions,
-        _run_scenarios,
+        partial(select_scenarios, table="conventions"),
+        run_scenarios,
     ),
     "jax.nn": _library("jax.nn"),
     "jax.scipy.special": _library("jax.scipy.special"),

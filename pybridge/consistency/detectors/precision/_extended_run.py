@@ -14,7 +14,6 @@ from ....jaxprs import FOLLOWED, SOLVERS, Evaluator, Location, is_of_jax, jax_fu
 from ._extended_arithmetic import ELEMENTWISE, STRUCTURAL, apply
 from ._extended_by_jax import is_inexact, is_key, run_in_double, run_natively
 
-EXTENDED = np.dtype(np.longdouble)
 # Where long doubles are doubles, float64 has nothing to be compared with.
 IS_EXTENDED = np.finfo(np.longdouble).nmant > np.finfo(np.float64).nmant
 
