@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from html import escape
-from itertools import count, groupby
 from pathlib import Path
 
 from .._rendering import renders
@@ -14,9 +14,19 @@ from ..findings import KINDS, Finding, Report, SlopeCurve
 from ._check_grid import Case, Cell, cases, cell
 from ._check_texts import absences, cell_text, compared, line, place, summary, title
 from ._html_kinks import curve_html
-from ._html_page import legend_html, mark_html, page, prose, reasons_html, writable, write
+from ._html_page import (
+    heat_cell_html,
+    heat_map_html,
+    legend_html,
+    mark_html,
+    page,
+    prose,
+    reasons_html,
+    writable,
+    write,
+)
 from ._numbers import brief
-from ._vocabulary import CHECK_CAPTION, IN_CHECK
+from ._vocabulary import CHECK_CAPTION, IN_CHECK, legend
 
 # From these deviations on a cell is coloured more strongly.
 _HEAT = (1e-9, 1e-6, 1e-3, 1e-1)
@@ -42,7 +52,7 @@ def check_to_html(report: Report) -> str:
             *reasons_html(absences(report)),
             *_heat_map(report),
             *(["<h2>Findings</h2>"] if report.findings else []),
-            *(_finding(*row) for row in zip(count(), report.findings, drawn)),
+            *(_finding(*row) for row in zip(itertools.count(), report.findings, drawn)),
             *(["<h2>Derivatives at kinks</h2>"] if rest else []),
             *(f'<section class="card">{curve_html(curve)}</section>' for curve in rest),
             *_programs(report),
@@ -72,37 +82,23 @@ def _heat_map(report: Report) -> list[str]:
     rows = cases(report)
     if not rows or not report.systems:
         return []
-    cells = {
-        (case, system.name): cell(report, case, system)
-        for case in rows
+    cells = {case: [cell(report, case, system) for system in report.systems] for case in rows}
+    columns = [
+        f"{escape(system.name)} <small>{escape(system.version or 'absent')}</small>"
         for system in report.systems
-    }
-    head = "".join(
-        f'<th scope="col">{escape(system.name)} <small>{escape(system.version or "absent")}'
-        "</small></th>"
-        for system in report.systems
-    )
-    lines = []
-    for probe, group in groupby(rows, lambda case: case.probe):
-        lines.append(
-            f'<tr class="group"><th scope="colgroup" colspan="{len(report.systems) + 1}">'
-            f"<span>{_at(probe)}</span></th></tr>"
-        )
-        for case in group:
-            own = (cells[case, system.name] for system in report.systems)
-            lines.append(
-                f'<tr><th scope="row">{_label(case)}</th>'
-                f"{''.join(_cell(report, found) for found in own)}</tr>"
-            )
-    used = {found.status for found in cells.values() if found is not None}
-    legend = legend_html(status for name, status in IN_CHECK.items() if name in used)
-    body = "\n".join(lines)
+    ]
+
+    def row(case: Case) -> tuple[str, str]:
+        return _label(case), "".join(_cell(report, found) for found in cells[case])
+
+    by_probe = itertools.groupby(rows, lambda case: case.probe)
+    groups = ((_at(probe), map(row, group)) for probe, group in by_probe)
+    used = {found.status for found in itertools.chain(*cells.values()) if found is not None}
     return [
         "<h2>Disagreement</h2>",
-        legend,
+        legend_html(legend(IN_CHECK, used)),
         f'<p class="dim">{CHECK_CAPTION} The stronger the colour, the larger the difference.</p>',
-        f'<div class="scroll"><table class="heat check">\n<thead><tr><td></td>{head}</tr></thead>\n'
-        f"<tbody>\n{body}\n</tbody></table></div>",
+        heat_map_html("heat check", columns, groups),
     ]
 
 
@@ -120,12 +116,10 @@ def _cell(report: Report, found: Cell | None) -> str:
         return '<td class="none"></td>'
     told = [IN_CHECK[found.status].meaning, found.error or ""]
     told += [report.findings[number].title for number in found.findings]
-    hint = escape("\n".join(filter(None, told)))
     text = escape(cell_text(found))
     if found.findings:
         text = f'<a href="#finding-{found.findings[0] + 1}">{text}</a>'
-    looks = f"{IN_CHECK[found.status].look} heat-{_heat(found)}"
-    return f'<td class="{looks}" title="{hint}">{text}</td>'
+    return heat_cell_html(f"{IN_CHECK[found.status].look} heat-{_heat(found)}", text, told)
 
 
 def _heat(found: Cell) -> int:

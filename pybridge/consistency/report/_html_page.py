@@ -57,6 +57,36 @@ def legend_html(statuses: Iterable[Status]) -> str:
     return f'<ul class="legend">{items}</ul>'
 
 
+def heat_map_html(
+    look: str, columns: Sequence[str], groups: Iterable[tuple[str, Iterable[tuple[str, str]]]]
+) -> str:
+    """Write a table of systems, whose rows stand in groups.
+
+    Args:
+        look: classes of the style sheet.
+        columns: the heads, HTML.
+        groups: headings, each with its rows: a label and cells by `heat_cell_html`, HTML.
+    """
+    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    lines = []
+    for heading, rows in groups:
+        lines.append(
+            f'<tr class="group"><th scope="colgroup" colspan="{len(columns) + 1}">'
+            f"<span>{heading}</span></th></tr>"
+        )
+        lines += [f'<tr><th scope="row">{label}</th>{cells}</tr>' for label, cells in rows]
+    body = "\n".join(lines)
+    return (
+        f'<div class="scroll"><table class="{look}">\n<thead><tr><td></td>{head}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def heat_cell_html(look: str, text: str, hints: Iterable[str]) -> str:
+    """Write a cell: its colour, HTML, and plain text that is shown beside the pointer."""
+    return f'<td class="{look}" title="{escape(chr(10).join(filter(None, hints)))}">{text}</td>'
+
+
 def reasons_html(absences: Iterable[tuple[list[str], str]]) -> list[str]:
     """Write why systems are absent, to be opened."""
     return [

@@ -10,10 +10,18 @@ from .._wording import count, numbers, sentence
 from ..suites import STATUSES, Answer, LibraryResult, ModeAnswer, Run, Scenario
 from ._check_texts import summary as check_summary
 from ._html_check import check_to_html
-from ._html_page import legend_html, mark_html, page, prose, reasons_html
+from ._html_page import (
+    heat_cell_html,
+    heat_map_html,
+    legend_html,
+    mark_html,
+    page,
+    prose,
+    reasons_html,
+)
 from ._library_texts import asked_functions, not_asked, total
 from ._scenario_answers import absences, cell, describe, expected, groups, link, summary, surprises
-from ._vocabulary import IN_SUITES
+from ._vocabulary import IN_SUITES, legend
 
 _TITLE = "What AD systems answer"
 _CELL_WIDTH = 16
@@ -75,34 +83,19 @@ def _system(run: Run, system: Backend) -> str:
 
 
 def _legend(run: Run) -> str:
-    counts = run.counts()
-    legend = legend_html(status for name, status in IN_SUITES.items() if counts[name])
     return (
-        f'{legend}\n<p class="dim">Beside the symbol: the '
+        f'{legend_html(legend(IN_SUITES, run.counts()))}\n<p class="dim">Beside the symbol: the '
         "derivative that the system gives, or <code>f=</code> the value.</p>"
     )
 
 
 def _heat_map(run: Run) -> str:
-    head = "".join(f'<th scope="col">{system.name}</th>' for system in run.systems)
-    rows = []
-    for heading, scenarios in groups(run):
-        rows.append(
-            f'<tr class="group"><th scope="colgroup" colspan="{len(run.systems) + 1}">'
-            f"<span>{escape(heading)}</span></th></tr>"
-        )
-        for scenario in scenarios:
-            cells = "".join(_cell(scenario, answer) for answer in run.row(scenario))
-            rows.append(
-                f'<tr><th scope="row"><a href="#{scenario.name}">{scenario.name}</a></th>'
-                f"{cells}</tr>"
-            )
-    body = "\n".join(rows)
-    return (
-        '<div class="scroll"><table class="heat">\n'
-        f"<thead><tr><td></td>{head}</tr></thead>\n"
-        f"<tbody>\n{body}\n</tbody></table></div>"
-    )
+    def row(scenario: Scenario) -> tuple[str, str]:
+        cells = "".join(_cell(scenario, answer) for answer in run.row(scenario))
+        return f'<a href="#{scenario.name}">{scenario.name}</a>', cells
+
+    rows = ((escape(heading), map(row, scenarios)) for heading, scenarios in groups(run))
+    return heat_map_html("heat", [system.name for system in run.systems], rows)
 
 
 def _cell(scenario: Scenario, answer: Answer) -> str:
@@ -110,9 +103,8 @@ def _cell(scenario: Scenario, answer: Answer) -> str:
         " ".join(filter(None, (f"{mode.mode}:", describe(scenario, mode), mode.reason)))
         for mode in answer.modes
     ]
-    hint = escape("\n".join([IN_SUITES[answer.status].meaning, *told]))
     text = escape(cell(scenario, answer, _CELL_WIDTH))
-    return f'<td class="{answer.status}" title="{hint}">{text}</td>'
+    return heat_cell_html(answer.status, text, [IN_SUITES[answer.status].meaning, *told])
 
 
 def _group(run: Run, heading: str, scenarios: list[Scenario]) -> str:

@@ -9,7 +9,6 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from ..._backends import Backend
 from ..._version import package_version
 from .._rendering import renders
 from ..findings import Report
@@ -21,6 +20,8 @@ SCHEMA = 1
 
 # What a row of the table of AD systems says of itself.
 _SYSTEM = ("name", "language", "mode", "package", "version", "available", "reason")
+# What an answer in one mode says.
+_MODE = ("status", "value", "derivative", "error", "message", "reason", "surprise")
 
 
 @renders(Report, "json")
@@ -38,7 +39,7 @@ def check_to_json(report: Report) -> str:
         "name": report.name,
         "ok": report.ok,
         "summary": dict(report.counts()),
-        "systems": [_system(system) for system in report.systems],
+        "systems": [_some(system, *_SYSTEM) for system in report.systems],
         "probes": _fields(report.probes),
         "answers": _fields(report.answers),
         "findings": _fields(report.findings),
@@ -61,7 +62,8 @@ def to_json(run: Run) -> str:
         "ok": run.ok,
         "summary": dict(run.counts()),
         "systems": [
-            {**_system(system), "summary": dict(run.counts(system.name))} for system in run.systems
+            {**_some(system, *_SYSTEM), "summary": dict(run.counts(system.name))}
+            for system in run.systems
         ],
         "scenarios": [_scenario(run, scenario) for scenario in run.scenarios],
     }
@@ -88,41 +90,20 @@ def _shallow(part: Any) -> dict[str, Any]:
 
 def _scenario(run: Run, scenario: Scenario) -> dict[str, Any]:
     return {
-        "name": scenario.name,
-        "title": scenario.title,
-        "group": scenario.group,
-        "shows": scenario.shows,
-        "thread": scenario.thread,
-        "expected": {
-            "plain_value": as_json(scenario.plain_value),
-            "value": as_json(scenario.value),
-            "derivative": as_json(scenario.derivative),
-            "subdifferential": as_json(scenario.subdifferential),
-        },
+        **_some(scenario, "name", "title", "group", "shows", "thread"),
+        "expected": _some(scenario, "plain_value", "value", "derivative", "subdifferential"),
         "answers": {answer.system: _answer(answer) for answer in run.row(scenario)},
     }
 
 
 def _answer(answer: Answer) -> dict[str, Any]:
     return {
-        "status": answer.status,
-        "plain_value": as_json(answer.plain_value),
+        **_some(answer, "status", "plain_value"),
         "seconds": round(answer.seconds, 3),
-        "modes": {
-            mode.mode: {
-                "status": mode.status,
-                "value": as_json(mode.value),
-                "derivative": as_json(mode.derivative),
-                "error": mode.error,
-                "message": mode.message,
-                "reason": mode.reason,
-                "surprise": mode.surprise,
-            }
-            for mode in answer.modes
-        },
+        "modes": {mode.mode: _some(mode, *_MODE) for mode in answer.modes},
     }
 
 
-def _system(system: Backend) -> dict[str, Any]:
-    """Write a row of the table of AD systems as JSON has it."""
-    return {name: getattr(system, name) for name in _SYSTEM}
+def _some(part: Any, *names: str) -> dict[str, Any]:
+    """Write some fields of a part."""
+    return {name: as_json(getattr(part, name)) for name in names}

@@ -17,7 +17,15 @@ from ._check_texts import summary as check_summary
 from ._layer_answers import LayerRow, layer_cell, layer_summary, reasons
 from ._library_texts import asked_functions, not_asked, total, without_findings
 from ._scenario_answers import absences, cell, groups, notes, summary
-from ._vocabulary import CHECK_CAPTION, IN_CHECK, IN_SUITES, LAYER_CAPTION, SUITE_CAPTION
+from ._vocabulary import (
+    CHECK_CAPTION,
+    IN_CHECK,
+    IN_SUITES,
+    LAYER_CAPTION,
+    SUITE_CAPTION,
+    Status,
+    legend,
+)
 
 
 @renders(Report, "markdown")
@@ -26,15 +34,12 @@ def check_to_markdown(report: Report) -> str:
     table, asked = overview(report), modes(report)
     lines = [f"**{code(title(report))}**: {escape(sentence(check_summary(report)))}"]
     if report.systems:
-        lines += ["", row("system", *asked), row(*["---"] * (len(asked) + 1))]
+        lines += ["", *head("system", *asked)]
         for system in report.systems:
             cells = [cell_text(table.get((system.name, mode))) for mode in asked]
             lines.append(row(escape(system.name), *map(escape, cells)))
-        used = {cell.status for cell in table.values()}
-        legend = ", ".join(
-            f"{status.symbol} {status.meaning}" for name, status in IN_CHECK.items() if name in used
-        )
-        lines += ["", f"{legend}. {CHECK_CAPTION}" if legend else CHECK_CAPTION]
+        used = legend(IN_CHECK, {cell.status for cell in table.values()})
+        lines += ["", f"{meanings(used)}. {CHECK_CAPTION}" if used else CHECK_CAPTION]
     for finding in report.findings:
         lines += ["", *finding_to_markdown(finding)]
     if not report.findings:
@@ -58,16 +63,13 @@ def finding_to_markdown(finding: Finding) -> list[str]:
 def to_markdown(run: Run) -> str:
     """Write a run as a Markdown table with explanations below."""
     names = [system.name for system in run.systems]
-    lines = [row("scenario", *names), row(*["---"] * (len(names) + 1))]
+    lines = head("scenario", *names)
     for heading, scenarios in groups(run):
         lines.append(row(f"**{heading}**", *[""] * len(names)))
         for scenario in scenarios:
             cells = [cell(scenario, answer) for answer in run.row(scenario)]
             lines.append(row(f"`{scenario.name}`", *map(escape, cells)))
-    used = [status for name, status in IN_SUITES.items() if run.counts()[name]]
-    legend = ", ".join(f"{status.symbol} {status.meaning}" for status in used)
-    lines += ["", f"{legend}. {SUITE_CAPTION}"]
-    lines.append("")
+    lines += ["", f"{meanings(legend(IN_SUITES, run.counts()))}. {SUITE_CAPTION}", ""]
     for note in notes(run):
         where = ", ".join(f"`{name}`" for name in note.scenarios)
         who = ", ".join(note.systems)
@@ -81,8 +83,7 @@ def to_markdown(run: Run) -> str:
 @renders(LibraryResult, "markdown")
 def library_to_markdown(result: LibraryResult) -> str:
     """Write a table of counts, then every finding."""
-    lines = [row("function", *(f"{severity}s" for severity in SEVERITIES))]
-    lines.append(row(*["---"] * (1 + len(SEVERITIES))))
+    lines = head("function", *(f"{severity}s" for severity in SEVERITIES))
     for name, report in asked_functions(result, verbose=False):
         counts = [str(report.counts()[severity] or "") for severity in SEVERITIES]
         lines.append(row(f"`{name}`", *counts))
@@ -97,21 +98,13 @@ def library_to_markdown(result: LibraryResult) -> str:
 def layers_to_markdown(rows: Iterable[LayerRow], systems: Sequence[Backend]) -> Iterator[str]:
     """Yield the lines of a Markdown table, each row as soon as it is there, then the summary."""
     names = [system.name for system in systems]
-    yield "| layer | dtype | " + " | ".join(names) + " |"
-    yield "| --- " * (2 + len(names)) + "|"
+    yield from head("layer", "dtype", *names)
     seen = []
     for case, dtype, answers in rows:
-        cells = " | ".join(layer_cell(answers[name]) for name in names)
-        yield f"| {case.title} | {dtype} | {cells} |"
+        yield row(case.title, dtype, *(layer_cell(answers[name]) for name in names))
         seen.append((case, dtype, answers))
-    yield from (
-        "",
-        LAYER_CAPTION,
-        "",
-        *(f"- {line}" for line in reasons(seen)),
-        "",
-        layer_summary(seen),
-    )
+    items = [f"- {line}" for line in reasons(seen)]
+    yield from ("", LAYER_CAPTION, "", *items, "", layer_summary(seen))
 
 
 def code(text: str) -> str:
@@ -125,6 +118,16 @@ def code(text: str) -> str:
 def row(*cells: str) -> str:
     """Write a row of a Markdown table."""
     return "| " + " | ".join(cells) + " |"
+
+
+def head(*names: str) -> list[str]:
+    """Write the first lines of a Markdown table."""
+    return [row(*names), row(*["---"] * len(names))]
+
+
+def meanings(statuses: Iterable[Status]) -> str:
+    """Say what symbols mean."""
+    return ", ".join(f"{status.symbol} {status.meaning}" for status in statuses)
 
 
 def escape(text: str) -> str:

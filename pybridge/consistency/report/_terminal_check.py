@@ -12,7 +12,7 @@ from ..findings import Finding, Report
 from ._check_grid import Cell, cases, cell, modes, overview
 from ._check_texts import absences, cell_text, compared, line, measured, place, summary, title
 from ._numbers import brief
-from ._vocabulary import CHECK_CAPTION, IN_CHECK, STYLES
+from ._vocabulary import CHECK_CAPTION, IN_CHECK, STYLES, legend
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -87,20 +87,22 @@ def _taken(console: Console) -> str:
 
 def _overview(report: Report) -> Table:
     asked, cells = modes(report), overview(report)
-    table = _table("system", "version", *asked)
+    table = plain_table("system", "version", *asked)
     for system in report.systems:
         row = [_styled(cells.get((system.name, mode))) for mode in asked]
         table.add_row(system.name, _text(system.version or "absent", "dim"), *row)
     return table
 
 
-def _table(*columns: str) -> Table:
+def plain_table(*columns: str, left: int = 1, right: int = 1, no_wrap: bool = False) -> Table:
+    """Make a table with a line below its head, and so many blanks at both sides of a cell."""
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 1), show_edge=False, header_style="bold")
+    padding = (0, right, 0, left)
+    table = Table(box=box.SIMPLE_HEAD, padding=padding, show_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, no_wrap=no_wrap)
     return table
 
 
@@ -119,8 +121,7 @@ def _legend(report: Report) -> Iterator[RenderableType]:
     used = {found.status for found in overview(report).values()}
     entries = [
         Text.assemble((status.symbol, STYLES[status.look]), f" {status.meaning}")
-        for name, status in IN_CHECK.items()
-        if name in used
+        for status in legend(IN_CHECK, used)
     ]
     yield Columns(entries, padding=(0, 3))
     yield _text(CHECK_CAPTION, "dim")
@@ -144,7 +145,7 @@ def _details(report: Report) -> Iterator[RenderableType]:
     from rich.padding import Padding
     from rich.syntax import Syntax
 
-    table = _table("case", *(system.name for system in report.systems))
+    table = plain_table("case", *(system.name for system in report.systems))
     for probe in report.probes:
         table.add_section()
         table.add_row(_text(probe.name, "bold"))

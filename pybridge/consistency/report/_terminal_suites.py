@@ -13,8 +13,8 @@ from ._check_texts import summary as check_summary
 from ._layer_answers import LayerRow, layer_cell, layer_summary, layers_ok, reasons
 from ._library_texts import asked_functions, not_asked, total, without_findings
 from ._scenario_answers import absences, cell, describe, expected, groups, notes, summary, surprises
-from ._terminal_check import finding_parts
-from ._vocabulary import IN_SUITES, LAYER_CAPTION, STYLES, SUITE_CAPTION
+from ._terminal_check import finding_parts, plain_table
+from ._vocabulary import IN_SUITES, LAYER_CAPTION, STYLES, SUITE_CAPTION, legend
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -51,41 +51,40 @@ def print_report(run: Run, console: Console, *, verbose: bool = False) -> None:
 
 
 def _table(run: Run, width: int) -> Table:
-    from rich import box
-    from rich.table import Table
-
     titles = width >= _WIDE
     names = max(len(scenario.name) for scenario in run.scenarios) + 2
     # Each column costs two blanks, and each answer a symbol and a blank.
     left = width - names - 1 - (_TITLE_WIDTH + 2 if titles else 0)
     room = min(left // len(run.systems) - 4, _CELL_WIDTH)
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False, header_style="bold")
+    table = plain_table(right=0)
     table.add_column("scenario", no_wrap=True, min_width=names)
     if titles:
         table.add_column("", style="dim", max_width=_TITLE_WIDTH, no_wrap=True)
     for system in run.systems:
-        version = system.version or "absent"
-        table.add_column(f"{system.name}\n[dim not bold]{version}[/]", no_wrap=True)
+        table.add_column(_head(system), no_wrap=True)
     for heading, scenarios in groups(run):
         table.add_section()
         table.add_row(f"[bold]{heading}[/]")
         for scenario in scenarios:
-            cells = [
-                f"[{STYLES[answer.status]}]{_plain(cell(scenario, answer, room))}[/]"
-                for answer in run.row(scenario)
-            ]
+            cells = [_styled(a.status, cell(scenario, a, room)) for a in run.row(scenario)]
             label = [_plain(scenario.title)] if titles else []
             table.add_row(f"  {scenario.name}", *label, *cells)
     return table
 
 
+def _head(system: Backend) -> str:
+    return f"{system.name}\n[dim not bold]{system.version or 'absent'}[/]"
+
+
+def _styled(status: str, text: str) -> str:
+    return f"[{STYLES[status]}]{_plain(text)}[/]"
+
+
 def _legend(run: Run) -> str:
-    counts = run.counts()
     parts = [
         f"[{STYLES[status.look]}]{status.symbol}[/] {status.meaning}"
-        for name, status in IN_SUITES.items()
-        if counts[name]
+        for status in legend(IN_SUITES, run.counts())
     ]
     return "   ".join(parts) + f"\n[dim]{SUITE_CAPTION}[/]"
 
@@ -121,10 +120,7 @@ def _print_details(run: Run, console: Console) -> None:
         )
         console.print(indent(_plain(wanted), 2), highlight=False)
         rows = [
-            (
-                mode.status,
-                f"{answer.system} ({mode.mode}): {_plain(describe(scenario, mode))}",
-            )
+            (mode.status, f"{answer.system} ({mode.mode}): {_plain(describe(scenario, mode))}")
             for answer in run.row(scenario)
             for mode in answer.modes
         ]
@@ -164,23 +160,14 @@ def print_library(result: LibraryResult, console: Console, *, verbose: bool = Fa
 
 def print_layers(rows: Sequence[LayerRow], systems: Sequence[Backend], console: Console) -> None:
     """Print table, legend, reasons and summary on a terminal."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False, header_style="bold")
-    table.add_column("layer", no_wrap=True)
-    table.add_column("dtype", no_wrap=True)
+    table = plain_table("layer", "dtype", right=0, no_wrap=True)
     for system in systems:
-        table.add_column(f"{system.name}\n[dim not bold]{system.version or 'absent'}[/]")
+        table.add_column(_head(system))
     for case, dtype, answers in rows:
-        cells = [
-            f"[{STYLES[answer.status]}]{escape(layer_cell(answer))}[/]"
-            for answer in answers.values()
-        ]
-        table.add_row(escape(case.title), dtype, *cells)
+        cells = [_styled(answer.status, layer_cell(answer)) for answer in answers.values()]
+        table.add_row(_plain(case.title), dtype, *cells)
     console.print(table, "", f"[dim]{LAYER_CAPTION}[/]", sep="\n", highlight=False)
     for line in reasons(rows):
-        console.print(escape(line), highlight=False)
+        console.print(_plain(line), highlight=False)
     style = "bold green" if layers_ok(rows) else "bold red"
     console.print(f"[{style}]{layer_summary(rows)}[/]", highlight=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NamedTuple
 
 
@@ -40,6 +41,12 @@ IN_SUITES = {
     "error": Status("!", "failed with an exception", "error"),
     "absent": Status("·", "the system is absent", "absent"),
 }
+
+
+def legend(vocabulary: dict[str, Status], used: Container[str]) -> list[Status]:
+    """List the statuses that are used, as a legend has them."""
+    return [status for name, status in vocabulary.items() if name in used]
+
 
 # The terminal's own colours, so that its theme decides how they look.
 STYLES = {
