@@ -27,10 +27,12 @@ from .findings import Finding, Probe, Report, SystemAnswer
 from .nan import find_cause
 from .subject import (
     Allowed,
+    Answers,
     Arrays,
     JaxSystem,
     JuliaSystem,
     Point,
+    References,
     SolverAccuracy,
     Subject,
     Weighted,
@@ -136,18 +138,23 @@ class CheckRun:
         except Exception as error:
             self._note_failure(probe, error)
             return
-        point = Point(subject, self.weighted, self.systems, probe, xs, self.values, plain, lines)
-        point.together, point.solver, point.allowed = together, self.solver, self.allowed
+        parts = subject, self.weighted
+        answers = Answers(*parts, self.systems, probe.name, xs, lines, together)
         with listen() as heard:
-            point.ask(self.say)
+            answers.ask(self.say)
         self.heard |= any(heard)
+        references = References(*parts, xs, self.values, plain)
+        point = Point(
+            *parts, probe, xs, plain, lines, answers, references, self.solver, self.allowed
+        )
         context = self._context(point, stable)
         self.say(f"{probe.name}: comparing")
-        findings, curves = detect_at_point(context)
-        self.findings += findings
-        self.curves += curves
-        self.answers += [_with_deviation(answer, point) for answer in point.answers]
-        self.answers.append(_differences(point))
+        found = detect_at_point(context)
+        self.findings += found.findings
+        self.curves += found.curves
+        rows = [*answers.rows, *found.answers]
+        self.answers += [_with_deviation(answer, context.point) for answer in rows]
+        self.answers.append(_differences(context.point))
         if probe.name == "given":
             self.given = context
 
@@ -161,8 +168,10 @@ class CheckRun:
         if self.inside is None:
             return context
         outside = tuple(map(point.along, point.lines))
-        repeats = differentiate_inside(point, self.inside)
-        return replace(context, outside=outside, repeats_inside=repeats)
+        inside = differentiate_inside(point, self.inside)
+        return replace(
+            context, point=inside or point, outside=outside, repeats_inside=inside is not None
+        )
 
     def _check_precision(self, stable: bool) -> None:
         """Compare values in the caller's own precision, where that is another."""
@@ -201,7 +210,7 @@ def _find_cause(point: Point) -> Cause | None:
 def _with_deviation(answer: SystemAnswer, point: Point) -> SystemAnswer:
     """Add the largest difference from finite differences, where these know the derivative."""
     derivatives = point.derivatives.get((answer.system, answer.mode))
-    if derivatives is None or not point.is_finite():
+    if derivatives is None or not point.references.is_finite():
         return answer
     gaps = [
         abs(derivative - reference.value) / (1.0 + abs(reference.value))
@@ -214,9 +223,9 @@ def _with_deviation(answer: SystemAnswer, point: Point) -> SystemAnswer:
 def _differences(point: Point) -> SystemAnswer:
     """Put finite differences among the answers."""
     derivative = None
-    if point.is_finite():
+    if point.references.is_finite():
         found = [point.along(line).value for line in point.lines]
-        derivative = point._assemble(found)
+        derivative = point.answers.assemble(found)
     value = named(point.subject.outputs, point.plain)
     return SystemAnswer("finite", "forward", point.probe.name, value, derivative, 0.0)
 

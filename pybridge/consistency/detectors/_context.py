@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ...finite import DirectionalDerivative
 from ...jaxprs import Location
-from ..findings import Finding, SlopeCurve
+from ..findings import Finding, SlopeCurve, SystemAnswer
 from ..subject import Arrays, OwnPrecision, Point
 
 
@@ -63,12 +63,12 @@ class Context:
     @property
     def is_comparable(self) -> bool:
         """Whether there is a derivative that systems can be compared with."""
-        return self.is_stable and self.repeats_inside and self.point.is_finite()
+        return self.is_stable and self.repeats_inside and self.point.references.is_finite()
 
 
 class Detector(Protocol):
     """Finds one family of faults."""
 
-    def __call__(self, context: Context) -> Iterable[Finding | SlopeCurve]:
-        """Yield what is to be said, with the curves to draw beside it."""
+    def __call__(self, context: Context) -> Iterable[Finding | SlopeCurve | SystemAnswer]:
+        """Yield what is to be said, the curves to draw beside it, and answers to questions."""
         ...

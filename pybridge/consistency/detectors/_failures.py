@@ -12,7 +12,7 @@ from ._context import Context
 
 def detect_failures(context: Context) -> Iterator[Finding]:
     """Turn each exception of a system into a finding."""
-    for name, mode, error in context.point.failures:
+    for name, mode, error in context.point.answers.failures:
         refused = is_unsupported(error)
         if not refused:
             what = "raises an exception"

@@ -11,7 +11,7 @@ from ..._backends import TABLE
 from ...interop import Sighting
 from .._wording import join
 from ..findings import Finding
-from ..subject import Point, Sightings
+from ..subject import Point, Sightings, system_names
 from ._zero_gradients import FLAT_ADVICE
 
 _WRONG = ("finite", "minority", "reverse-forward", "special-case")
@@ -183,7 +183,7 @@ def _zeros(point: Point, seen: Sightings, findings: Sequence[Finding]) -> Iterat
                 "zero",
                 "note",
                 f"the gradient is zero everywhere, and the function calls {flat.name}",
-                systems=tuple(dict.fromkeys(name for name, _ in point.gradients)),
+                systems=system_names(point.gradients),
                 probe=point.probe.name,
                 argument=path,
                 location=flat.location,

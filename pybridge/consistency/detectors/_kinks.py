@@ -12,7 +12,7 @@ from ...finite import TOLERANCES, DirectionalDerivative
 from ...jaxprs import Location, contains
 from .._wording import gives, join
 from ..findings import Finding, SlopeCurve
-from ..subject import Arrays, Line, Point, Seen, walk
+from ..subject import Arrays, Line, Point, Seen, system_names, walk
 
 # Operations that have a kink where two numbers are equal, or one is 0.
 _TIES = frozenset(
@@ -145,15 +145,13 @@ def compare_choices(
     numbers = {"left": left, "right": right, **shown}
     findings = []
     common = {
-        "probe": point.probe.name,
-        "argument": point.subject.paths[line.leaf or 0],
-        "element": line.element or None,
+        **point.place_of(line),
         "location": place[0],
         "primitive": place[1],
         "numbers": numbers,
     }
     derivatives = f"{left:.4g} from the left and {right:.4g} from the right"
-    wrong = tuple(dict.fromkeys(who[0] for who, is_in in inside.items() if not is_in))
+    wrong = system_names(who for who, is_in in inside.items() if not is_in)
     if wrong:
         findings.append(
             Finding(
@@ -167,7 +165,7 @@ def compare_choices(
                 "of your own, or smooth the kink.",
             )
         )
-    right_ones = tuple(dict.fromkeys(who[0] for who, is_in in inside.items() if is_in))
+    right_ones = system_names(who for who, is_in in inside.items() if is_in)
     if right_ones:
         findings.append(
             Finding(
@@ -204,9 +202,8 @@ def curve(point: Point, line: Line, reference: DirectionalDerivative) -> SlopeCu
     """Sample the function along a line through a kink."""
     grid = np.linspace(1.0, 0.0, TOLERANCES.levels, endpoint=False) * 0.5
     ts = np.concatenate([grid, -grid])
-    rows = point._values_along(point.xs, line.vs, ts.astype(point.subject.dtype))
-    weights = point.weighted.flat_weights
-    values = np.concatenate([rows @ weights, [point.origin @ weights]])
+    middle = point.origin @ point.weighted.flat_weights
+    values = np.append(point.references.values_along(line, ts), middle)
     steps = np.concatenate([ts, [0.0]]) * line.scale
     order = np.argsort(steps)
     choices = {who: point.derivative(who, line) / line.scale for who in point.derivatives
@@ -231,10 +228,8 @@ def note_break(
     derivatives = {who: point.derivative(who, line) / unit for who in point.derivatives
               if _is_own_mode(who)}  # fmt: skip
     common = {
-        "systems": tuple(dict.fromkeys(name for name, _ in derivatives)),
-        "probe": point.probe.name,
-        "argument": point.subject.paths[line.leaf or 0],
-        "element": line.element or None,
+        "systems": system_names(derivatives),
+        **point.place_of(line),
         "location": place[0],
         "primitive": place[1],
     }

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._wording import gives, join
 from ..findings import Finding
-from ..subject import Line, Point, Who, unit_line
+from ..subject import Line, Point, Who, own_mode, system_names, unit_line
 from ._context import Cause, Context
 
 VALUE_NOT_FINITE = "the value itself is NaN or infinite"
@@ -28,7 +28,7 @@ _ADVICE_IN_JULIA = _ADVICE.format("PyBridge.cond runs the branch taken alone")
 
 def detect_non_finite(context: Context) -> Iterable[Finding]:
     """Report NaN and infinity in the value, or else in derivatives, with where they come from."""
-    if not context.point.is_finite():
+    if not context.point.references.is_finite():
         return [_find_in_value(context)]
     return _find_in_derivatives(context) if context.is_comparable else []
 
@@ -86,9 +86,8 @@ def _places(point: Point) -> Iterator[tuple[Who, Line, int]]:
 
 def _finding(point: Point, line: Line, whos: list[Who], many: int) -> Finding:
     reference = point.along(line)
-    names = tuple(dict.fromkeys(name for name, _ in whos))
-    modes = {mode for _, mode in whos if mode in ("forward", "reverse")}
-    mode = modes.pop() if len(modes) == 1 else None
+    names = system_names(whos)
+    mode = own_mode([who for who in whos if who[1] in ("forward", "reverse")])
     derivatives = {who: point.derivative(who, line) for who in whos}
     shown = float(next(iter(derivatives.values())))
     unit = point.unit(line)
@@ -131,9 +130,7 @@ def _finding(point: Point, line: Line, whos: list[Who], many: int) -> Finding:
         title,
         systems=names,
         mode=mode,
-        probe=point.probe.name,
-        argument=point.subject.paths[line.leaf] if line.leaf is not None else "",
-        element=line.element or None,
+        **point.place_of(line),
         numbers=numbers,
         advice=advice,
     )

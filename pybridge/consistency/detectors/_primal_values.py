@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..findings import Finding
-from ..subject import OwnPrecision, Point, Who
+from ..subject import OwnPrecision, Point, Who, own_mode, system_names
 from ._context import Context
 from ._rule_values import RuleFault, faulty_rules, tolerance, worst
 
@@ -28,13 +28,14 @@ def detect_other_values(context: Context) -> Iterable[Finding]:
     closed = subject.jaxpr
     allowed = tolerance(point.plain, point.eps, sensitivity(point))
     differing: dict[Who, tuple[float, int, Any]] = {}
-    for who, ys in point.values.items():
+    values = point.answers.values
+    for who, ys in values.items():
         found = worst(point.plain, ys, allowed) if ys else (0.0, 0, ())
         if found[0] > 1.0:
             differing[who] = found
     if differing and inside is not None:
         answered = tuple(map(np.asarray, inside(point.xs)))
-        rest = {who for who in differing if worst(answered, point.values[who], allowed)[0] > 10.0}
+        rest = {who for who in differing if worst(answered, values[who], allowed)[0] > 10.0}
         explained = {who: found for who, found in differing.items() if who not in rest}
         if explained:
             note = _mode_dependent(point, explained)
@@ -70,21 +71,20 @@ def blame_rules(
     findings = []
     by_place: dict[Any, list[Who]] = {}
     for who, (_, number, place) in differing.items():
-        here = (own.values[who[1]] if own else point.values[who])[number][place]
+        here = (own.values[who[1]] if own else point.answers.values[who])[number][place]
         by_place.setdefault((number, place, _key(here)), []).append(who)
     for (number, place, _), whos in by_place.items():
-        values = {who: (own.values[who[1]] if own else point.values[who]) for who in whos}
+        values = {who: (own.values[who[1]] if own else point.answers.values[who]) for who in whos}
         got = values[whos[0]][number][place]
         want = plain[number][place]
-        names = tuple(dict.fromkeys(name for name, _ in whos))
-        modes = {mode for _, mode in whos}
+        names = system_names(whos)
         findings.append(
             Finding(
                 "value",
                 "error",
                 f"value under differentiation {_write(got)}, plain value {_write(want)}",
                 systems=names,
-                mode=modes.pop() if len(modes) == 1 and modes <= {"forward", "reverse"} else None,
+                mode=own_mode(whos),
                 numbers={**{name: _plain(got) for name in names}, "plain": _plain(want)},
                 advice=_ADVICE + reason,
                 **common,
@@ -111,13 +111,13 @@ def blame_rules(
 
 def _mode_dependent(point: Point, explained: dict[Who, tuple[float, int, Any]]) -> Finding:
     who, (_, number, place) = next(iter(explained.items()))
-    got, want = point.values[who][number][place], point.plain[number][place]
+    got, want = point.answers.values[who][number][place], point.plain[number][place]
     return mode_dependent(
         point,
         f"value under differentiation {_write(got)}, plain value {_write(want)}: the function "
         "asks within_gradient",
         {who[0]: _plain(got), "plain": _plain(want)},
-        tuple(dict.fromkeys(name for name, _ in explained)),
+        system_names(explained),
     )
 
 

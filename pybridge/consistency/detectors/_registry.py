@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
-from ..findings import Finding, SlopeCurve
+from ..findings import Finding, SlopeCurve, SystemAnswer
 from ._context import Context, Detector
 from ._failures import detect_failures
 from ._julia_functions import explain_in_julia
@@ -32,41 +33,44 @@ AFTER_EACH_POINT: tuple[Detector, ...] = (detect_zero_representations, detect_ou
 AT_THE_GIVEN_POINT: tuple[Detector, ...] = (detect_lost_digits, detect_own_precision)
 
 
-def detect_at_point(context: Context) -> tuple[list[Finding], list[SlopeCurve]]:
-    """Run the detectors that look at one point.
+class Found(NamedTuple):
+    """What detectors yield, by type."""
 
-    Returns:
-        The findings, and curves to draw.
-    """
-    asked = run_detectors((detect_mode_dependence,), context)[0]
-    findings, curves = run_detectors(AT_EACH_POINT, context)
+    findings: list[Finding]
+    curves: list[SlopeCurve]
+    answers: list[SystemAnswer]
+
+
+def detect_at_point(context: Context) -> Found:
+    """Run the detectors that look at one point."""
+    asked = run_detectors((detect_mode_dependence,), context).findings
+    found = run_detectors(AT_EACH_POINT, context)
+    findings = found.findings
     if context.point.subject.is_julia:
         findings = explain_in_julia(findings, context.point)
-    rest, _ = run_detectors(AFTER_EACH_POINT, replace(context, findings=tuple(findings)))
-    return [*asked, *findings, *rest], curves
+    rest = run_detectors(AFTER_EACH_POINT, replace(context, findings=tuple(findings))).findings
+    return found._replace(findings=[*asked, *findings, *rest])
 
 
 def detect_once(context: Context) -> list[Finding]:
     """Run the detectors that look at the given point when all points have been looked at."""
-    findings, _ = run_detectors(AT_THE_GIVEN_POINT, context)
-    return findings
+    return run_detectors(AT_THE_GIVEN_POINT, context).findings
 
 
-def run_detectors(
-    detectors: Sequence[Detector], context: Context
-) -> tuple[list[Finding], list[SlopeCurve]]:
+def run_detectors(detectors: Sequence[Detector], context: Context) -> Found:
     """Run detectors one after the other; each sees the findings of the context and of those before.
 
     Returns:
-        The findings of these detectors, and curves to draw.
+        What these detectors yield.
     """
-    findings: list[Finding] = []
-    curves: list[SlopeCurve] = []
+    found = Found([], [], [])
+    lists: dict[type, list[Any]] = {
+        Finding: found.findings,
+        SlopeCurve: found.curves,
+        SystemAnswer: found.answers,
+    }
     for detect in detectors:
-        seen = replace(context, findings=(*context.findings, *findings))
-        for found in detect(seen):
-            if isinstance(found, Finding):
-                findings.append(found)
-            else:
-                curves.append(found)
-    return findings, curves
+        seen = replace(context, findings=(*context.findings, *found.findings))
+        for part in detect(seen):
+            lists[type(part)].append(part)
+    return found

@@ -31,7 +31,7 @@ _FACTORS = (1.0, 0.77, 0.59)
 _TINY = 2.0**-20
 
 
-def detect_wrong_second_order(context: Context) -> Iterator[Finding]:
+def detect_wrong_second_order(context: Context) -> Iterator[Finding | SystemAnswer]:
     """Ask each system for derivatives of its gradient along the probe's direction.
 
     Only where gradients are right and the function smooth: otherwise the second derivative tells
@@ -41,13 +41,13 @@ def detect_wrong_second_order(context: Context) -> Iterator[Finding]:
     wrong = any(f.severity == "error" or f.kind == "finite" for f in context.findings)
     if not context.is_comparable or wrong:
         return
-    for system in point.systems:
+    for system in point.answers.systems:
         if "second" in system.modes and any(name == system.name for name, _ in point.derivatives):
             context.say(f"{point.probe.name}: {system.name}, second order")
             yield from _compare_second(point, system, context.seed)
 
 
-def _compare_second(point: Point, system: Any, seed: int) -> list[Finding]:
+def _compare_second(point: Point, system: Any, seed: int) -> Iterator[Finding | SystemAnswer]:
     start, name = time.perf_counter(), point.probe.name
     length = _length(point.xs)
     whole = tuple(point.probe.direction[path] for path in point.subject.paths)
@@ -56,10 +56,10 @@ def _compare_second(point: Point, system: Any, seed: int) -> list[Finding]:
         _, hs = system.second(point.xs, direction.vs)
         hs = tuple(np.asarray(h) for h in hs)
     except Exception as error:
-        answer = SystemAnswer(system.name, "second", name, error=first_line(error),
-                              seconds=time.perf_counter() - start)  # fmt: skip
+        yield SystemAnswer(system.name, "second", name, error=first_line(error),
+                           seconds=time.perf_counter() - start)  # fmt: skip
         refused = is_unsupported(error)
-        finding = Finding(
+        yield Finding(
             "unsupported" if refused else "exception",
             "note" if refused else "error",
             f"{system.name} has no second derivative: {first_line(error)}",
@@ -68,14 +68,12 @@ def _compare_second(point: Point, system: Any, seed: int) -> list[Finding]:
             probe=name,
             advice="First derivatives were compared without it.",
         )
-        point.answers.append(answer)
-        return [finding]
+        return
     shown = named(point.subject.paths, tuple(h / length for h in hs))
-    answer = SystemAnswer(system.name, "second", name, None, shown,
-                          seconds=time.perf_counter() - start)  # fmt: skip
-    point.answers.append(answer)
+    yield SystemAnswer(system.name, "second", name, None, shown,
+                       seconds=time.perf_counter() - start)  # fmt: skip
     findings = _compare_with_differences(point, system, direction, hs)
-    return findings or _symmetry(point, system, direction, hs, seed)
+    yield from findings or _symmetry(point, system, direction, hs, seed)
 
 
 def _length(xs: Arrays) -> float:

@@ -12,7 +12,20 @@ import numpy as np
 
 from ...finite import DirectionalDerivative
 from ..findings import Finding
-from ..subject import Arrays, JuliaSystem, Line, Point, Subject, Weighted, Who, at_many, robust
+from ..subject import (
+    Arrays,
+    JuliaSystem,
+    Line,
+    Point,
+    References,
+    Subject,
+    Weighted,
+    Who,
+    at_many,
+    own_mode,
+    robust,
+    system_names,
+)
 from ._context import Context
 from ._primal_values import mode_dependent
 from ._rule_values import as_if_differentiated, asks_within_gradient
@@ -60,11 +73,11 @@ def _find_inside_julia(subject: Subject, weighted: Weighted) -> Inside | None:
     return lambda xs: forward.forward(xs, tuple(map(np.zeros_like, xs)))[0]
 
 
-def differentiate_inside(point: Point, inside: Inside) -> bool:
-    """Take differences of the function as it is inside a gradient from here on.
+def differentiate_inside(point: Point, inside: Inside) -> Point | None:
+    """Return the point with differences of the function as it is inside a gradient.
 
     Returns:
-        Whether two calls inside a gradient give the same value; otherwise nothing is taken.
+        The point; None if two calls inside a gradient do not give the same value.
     """
     subject, weighted = point.subject, point.weighted
 
@@ -78,9 +91,9 @@ def differentiate_inside(point: Point, inside: Inside) -> bool:
     many = one_by_one if subject.is_julia else at_many(flat, subject)
     answered, again = (tuple(map(np.asarray, inside(point.xs))) for _ in range(2))
     if not all(map(np.array_equal, answered, again, [True] * len(again))):
-        return False
-    point.see(robust(many, weighted.flat_weights.size), answered)
-    return True
+        return None
+    values = robust(many, weighted.flat_weights.size)
+    return replace(point, references=References(subject, weighted, point.xs, values, answered))
 
 
 def detect_mode_dependence(context: Context) -> list[Finding]:
@@ -103,15 +116,13 @@ def detect_mode_dependence(context: Context) -> list[Finding]:
         if _differ(outside, within.value):
             numbers = {"plain": outside.value, "inside": within.value}
             title = "the function asks within_gradient, and has another derivative inside"
-            names = tuple(dict.fromkeys(name for name, _ in point.derivatives))
+            names = system_names(point.derivatives)
             return [mode_dependent(point, title, numbers, names)]
     return []
 
 
 def _random(point: Point) -> Finding:
-    note = mode_dependent(
-        point, "", {}, tuple(dict.fromkeys(name for name, _ in point.derivatives))
-    )
+    note = mode_dependent(point, "", {}, system_names(point.derivatives))
     return replace(
         note,
         kind="random",
@@ -139,7 +150,7 @@ def _find_mixed(point: Point, outside: Sequence[DirectionalDerivative]) -> list[
         outside: the derivatives of the plain function.
     """
     plain = np.asarray(point.weighted.flat(point.plain), float)
-    for who, ys in point.values.items():
+    for who, ys in point.answers.values.items():
         if not ys or not np.allclose(point.weighted.flat(ys), plain, rtol=1e-6):
             continue
         if np.allclose(point.origin, plain, rtol=1e-6):
@@ -165,9 +176,8 @@ def _mixed(
         severity="error",
         title=f"the value {value:.6g} is that outside of a gradient, and the derivative "
         f"{derivative / unit:.6g} is not: no function has both",
-        mode=who[1] if who[1] in ("forward", "reverse") else None,
-        argument=point.subject.paths[line.leaf] if line.leaf is not None else "",
-        element=line.element or None,
+        mode=own_mode([who]),
+        **point.place_of(line),
         numbers={
             "value": value,
             "value inside": inside,

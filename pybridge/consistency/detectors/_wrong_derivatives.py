@@ -12,7 +12,7 @@ from jax.extend.core import ClosedJaxpr
 from ...jaxprs import equations, is_stopped_by_jax, user_line
 from .._wording import gives, join
 from ..findings import Finding, SlopeCurve
-from ..subject import Line, Point, Who, halves, unit_line
+from ..subject import Line, Point, Who, halves, own_mode, system_names, unit_line
 from ._context import Context
 from ._kinks import choice_numbers, compare_choices, curve, find_change, find_tie, note_break
 from ._wrong_rules import wrong_rule
@@ -33,7 +33,8 @@ def detect_wrong_derivatives(context: Context) -> Iterator[Finding | SlopeCurve]
     kinks: dict[Any, Line] = {}
     breaks: list[Line] = []
     suspects: list[Line] = []
-    for i, line in enumerate(point.lines):
+    inexact: list[tuple[Who, Line]] = []
+    for line in point.lines:
         kind = point.along(line).kind
         if kind == "kink":
             for found in _locate(point, line, lambda part: point.along(part).kind == "kink"):
@@ -41,13 +42,10 @@ def detect_wrong_derivatives(context: Context) -> Iterator[Finding | SlopeCurve]
                                   else None), found)  # fmt: skip
         elif kind in _BREAKS:
             breaks += _locate(point, line, lambda part: point.along(part).kind in _BREAKS)
-        elif any(
-            point.deviates(who, line, derivatives[i])
-            for who, derivatives in point.derivatives.items()
-        ):
+        elif _is_suspect(point, line, inexact):
             suspects.append(line)
     if kinks and point.lines and point.lines[0].leaf is None:
-        suspects += _beside(point, list(kinks.values()))
+        suspects += _beside(point, list(kinks.values()), inexact)
     place: Any = (None, None)
     for number, line in enumerate(kinks.values()):
         place = find_change(closed, point, line) if number < _PLACES else place
@@ -65,40 +63,40 @@ def detect_wrong_derivatives(context: Context) -> Iterator[Finding | SlopeCurve]
             if found is not None:
                 yield found
     wrong = _wrong(point, suspects, closed)
-    yield from wrong or [*_disagreements(point), *_inexact(point)]
+    yield from wrong or [*_disagreements(point), *_inexact(point, inexact)]
 
 
-def _inexact(point: Point) -> list[Finding]:
-    """Note derivatives that differ by no more than the accuracy of the function's own loops."""
-    if not point.inexact or point.solver is None:
-        return []
-    findings = []
-    for ((name, mode), _), (line, derivative) in point.inexact.items():
-        unit, reference = point.unit(line), point.along(line)
+def _is_suspect(point: Point, line: Line, inexact: list[tuple[Who, Line]]) -> bool:
+    """Tell whether a derivative along a line is wrong; add those that are inexact."""
+    verdicts = {who: point.compare(who, line) for who in point.derivatives}
+    inexact += [(who, line) for who, verdict in verdicts.items() if verdict == "inexact"]
+    return "wrong" in verdicts.values()
+
+
+def _inexact(point: Point, cases: list[tuple[Who, Line]]) -> Iterator[Finding]:
+    """Note a derivative that differs by no more than the accuracy of the function's own loops."""
+    for (name, mode), line in cases[:1]:
+        assert point.solver is not None
+        unit = point.unit(line)
+        got, finite = point.derivative((name, mode), line) / unit, point.along(line).value / unit
         location, primitive = point.solver.line
-        findings.append(
-            Finding(
-                "finite",
-                "note",
-                f"{name} gives {_told_apart(derivative / unit, reference.value / unit)}: within "
-                "the accuracy of the function itself",
-                systems=(name,),
-                mode=mode if mode in ("forward", "reverse") else None,
-                probe=point.probe.name,
-                argument=point.subject.paths[line.leaf] if line.leaf is not None else "",
-                element=line.element or None,
-                location=location,
-                primitive=primitive,
-                numbers={name: derivative / unit, "finite": reference.value / unit},
-                advice="A loop stops near the number that it converges to, and a few iterations "
-                "more change the derivative by as much. A smaller tolerance in the solver brings "
-                "the two together.",
-            )
+        yield Finding(
+            "finite",
+            "note",
+            f"{name} gives {_told_apart(got, finite)}: within the accuracy of the function itself",
+            systems=(name,),
+            mode=own_mode([(name, mode)]),
+            **point.place_of(line),
+            location=location,
+            primitive=primitive,
+            numbers={name: got, "finite": finite},
+            advice="A loop stops near the number that it converges to, and a few iterations "
+            "more change the derivative by as much. A smaller tolerance in the solver brings "
+            "the two together.",
         )
-    return findings[:1]
 
 
-def _beside(point: Point, kinks: list[Line]) -> list[Line]:
+def _beside(point: Point, kinks: list[Line], inexact: list[tuple[Who, Line]]) -> list[Line]:
     """Leave out the elements that are at a kink, and look at all others together."""
     if any(line.leaf is None for line in kinks):
         return []
@@ -106,7 +104,7 @@ def _beside(point: Point, kinks: list[Line]) -> list[Line]:
     for line in kinks:
         vs[line.leaf or 0][line.element] = 0.0
     rest = Line(tuple(vs))
-    return [rest] if any(point.deviates(who, rest) for who in point.derivatives) else []
+    return [rest] if _is_suspect(point, rest, inexact) else []
 
 
 def _locate(point: Point, line: Line, shows: Callable[[Line], bool]) -> list[Line]:
@@ -143,11 +141,7 @@ def _wrong(point: Point, suspects: list[Line], closed: ClosedJaxpr | None) -> li
 
         for line in _locate(point, suspect, shows):
             derivatives = {who: point.derivative(who, line) for who in point.derivatives}
-            bad = tuple(
-                who
-                for who, derivative in derivatives.items()
-                if point.deviates(who, line, derivative)
-            )
+            bad = tuple(who for who in derivatives if point.deviates(who, line))
             good = tuple(who for who, s in derivatives.items() if np.isfinite(s) and who not in bad)
             if not bad:
                 continue
@@ -224,14 +218,14 @@ def _is_apart(point: Point, line: Line, bad: tuple[Who, ...]) -> bool:
     """Say whether a system that is wrong here is right on both sides of the point."""
     want = point.along(line).value
     for who in bad:
-        system = next(s for s in point.systems if s.name == who[0])
+        system = next(s for s in point.answers.systems if s.name == who[0])
         here = point.derivative(who, line)
         gaps = []
         for t in (1e-5, -1e-5, 1e-4, -1e-4):
             pairs = zip(point.xs, line.vs, strict=True)
             moved = tuple(np.asarray(x + t * v, x.dtype) for x, v in pairs)
             try:
-                there = point.derivative_at(system, who[1], moved, line)
+                there = point.answers.derivative_at(system, who[1], moved, line)
             except Exception:
                 return False
             gaps.append(abs(there - want))
@@ -249,21 +243,17 @@ def _name_fault(
     apart: bool,
 ) -> Finding:
     """Choose the kind, and say who is wrong."""
-    systems = tuple(dict.fromkeys(name for name, _ in bad))
+    systems = system_names(bad)
     if point.subject.is_julia:
         # There JAX is Zygote, ForwardDiff and their like, and no witness beside them.
         bad, good = _without_jax(bad), _without_jax(good)
-    modes = {mode for _, mode in bad}
-    mode = modes.pop() if len(modes) == 1 and modes <= {"forward", "reverse"} else None
     common: dict[str, Any] = {
         "systems": systems,
-        "mode": mode,
-        "probe": point.probe.name,
-        "argument": point.subject.paths[line.leaf] if line.leaf is not None else "",
-        "element": line.element or None,
+        "mode": own_mode(bad),
+        **point.place_of(line),
         "numbers": numbers,
     }
-    names = tuple(dict.fromkeys(name for name, _ in bad))
+    names = system_names(bad)
     who, give = join(names), gives(names)
     mine = [x for key, x in numbers.items() if key.split(" (")[0] in names and np.isfinite(x)]
     got = max(mine, key=lambda x: abs(x - numbers["finite"]), default=np.nan)
@@ -301,7 +291,7 @@ def _name_fault(
             "compare PyBridge.primal(x).",
         )
     if good:
-        right = tuple(dict.fromkeys(name for name, _ in good))
+        right = system_names(good)
         others, do = join(right), "does" if len(right) == 1 else "do"
         return Finding(
             "minority",
@@ -342,16 +332,14 @@ def _disagreements(point: Point) -> list[Finding]:
         values = list(derivatives.values())
         if max(values) - min(values) <= 1e-6 * (1e-6 + max(map(abs, values))):
             continue
-        names = tuple(dict.fromkeys(name for name, _ in derivatives))
+        names = system_names(derivatives)
         findings.append(
             Finding(
                 "reverse-forward" if len(names) == 1 else "minority",
                 "warning",
                 "the answers differ at a point where the function has no derivative",
                 systems=names,
-                probe=point.probe.name,
-                argument=point.subject.paths[line.leaf] if line.leaf is not None else "",
-                element=line.element or None,
+                **point.place_of(line),
                 numbers=choice_numbers(derivatives),
                 advice="Nobody is right here: the value jumps, or its derivative has no bound.",
             )
@@ -366,7 +354,7 @@ def _kink_of_many(point: Point, line: Line, place: Any) -> Finding:
         "kink",
         "note",
         "the one-sided derivatives differ in a direction in which several elements move",
-        systems=tuple(dict.fromkeys(name for name, _ in point.derivatives)),
+        systems=system_names(point.derivatives),
         probe=point.probe.name,
         location=place[0],
         primitive=place[1],

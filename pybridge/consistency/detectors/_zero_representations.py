@@ -20,7 +20,7 @@ def detect_zero_representations(context: Context) -> Iterator[Finding]:
     if not isinstance(subject.f, JuliaFunction):
         return
     wrong = {name for f in context.findings if f.severity == "error" for name in f.systems}
-    names = [system.name for system in point.systems if system.name not in wrong]
+    names = [system.name for system in point.answers.systems if system.name not in wrong]
     args, numbers = subject.args_at(point.xs), subject.argnums()
     for name in names:
         if not row(name).structural_zeros:

@@ -1,14 +1,15 @@
 """What is checked: the function, at which points, along which directions, by which systems."""
 
-from ._answers import Allowed as Allowed
-from ._answers import Point as Point
+from ._answers import Answers as Answers
 from ._answers import Who as Who
-from ._answers import closely as closely
-from ._answers import noise_along as noise_along
+from ._answers import own_mode as own_mode
+from ._answers import system_names as system_names
 from ._installed import has_julia as has_julia
 from ._installed import why_absent as why_absent
 from ._own_precision import OwnPrecision as OwnPrecision
 from ._own_precision import ask_in_own_precision as ask_in_own_precision
+from ._point import Allowed as Allowed
+from ._point import Point as Point
 from ._precision import coarsest as coarsest
 from ._precision import rounding_of as rounding_of
 from ._probes import Line as Line
@@ -20,6 +21,9 @@ from ._probes import points as points
 from ._probes import random_line as random_line
 from ._probes import unit_line as unit_line
 from ._probes import weights_for as weights_for
+from ._references import References as References
+from ._references import closely as closely
+from ._references import noise_along as noise_along
 from ._sightings import Sightings as Sightings
 from ._solver_accuracy import SolverAccuracy as SolverAccuracy
 from ._solver_accuracy import run_on as run_on

@@ -20,9 +20,9 @@ ELEMENTWISE = 40
 _DIRECTIONS = 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Line:
-    """A direction in which the arguments move.
+    """A direction in which the arguments move; equal to itself alone.
 
     Attributes:
         vs: one array for each differentiated leaf.

@@ -30,6 +30,7 @@ from ...jaxprs import (
     equations,
     user_line,
 )
+from ._probes import Line
 
 # Iterations more than the program's own: a slow iteration needs many.
 _MORE = (1, 2, 8, 32)
@@ -136,6 +137,7 @@ class SolverAccuracy:
         self.has_loops = closed is not None and contains(closed, LOOPS)
         self.line = loop_line(closed) if closed is not None and self.has_loops else (None, None)
         self._closed, self._total, self._gradient = closed, total, gradient
+        self._found: dict[Line, float] = {}
 
     @cached_property
     def _along(self) -> Callable[..., Any]:
@@ -160,18 +162,21 @@ class SolverAccuracy:
             return jax.jit(derivative)
         return lambda more, xs, vs: 0.0
 
-    def find(self, xs: Sequence[Any], vs: Sequence[Any]) -> float:
+    def find(self, xs: Sequence[Any], line: Line) -> float:
         """Say by how much a directional derivative changes where loops run on.
 
         Args:
             xs: the point.
-            vs: the direction.
+            line: the direction, of this point alone: it is run once.
 
         Returns:
             The largest change; 0 where there is no loop, or none that converges.
         """
-        if not self.has_loops:
-            return 0.0
+        if line not in self._found:
+            self._found[line] = self._run(xs, line.vs) if self.has_loops else 0.0
+        return self._found[line]
+
+    def _run(self, xs: Sequence[Any], vs: Sequence[Any]) -> float:
         changes: list[tuple[float, float]] = []
         with contextlib.suppress(Exception):  # a loop that cannot be rebuilt tells nothing
             if self._derivative is None:

@@ -100,6 +100,11 @@ class Subject:
             return self.sightings.rounding if self.wide else 0.0
         return 0.0 if self.jaxpr is None else coarsest(self.jaxpr)
 
+    @property
+    def eps(self) -> float:
+        """The relative rounding error of its numbers: of its precision, or of a narrower one."""
+        return max(float(np.finfo(self.dtype).eps), self.rounding)
+
     @cached_property
     def sightings(self) -> Sightings:
         """What a Julia function does at the given point."""

@@ -156,7 +156,7 @@ def _double_results(point: Point) -> Results:
     """Take the results in double precision."""
     who = "jax", "reverse"
     gradients = point.gradients.get(who, ())
-    values = point.values.get(who, point.plain) if gradients else point.plain
+    values = point.answers.values.get(who, point.plain) if gradients else point.plain
     return Results(float(np.finfo(float).eps), point.xs, values, gradients)
 
 
