@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -65,13 +66,10 @@ class Local:
         """
         wrt, kept = self._ends(step)
         if step.glue:
-            given = [self._as_array(*pair) for pair in zip(step.outputs, cts, strict=True)]
-            rows = list(given[0]) if step.operation is stack else [np.stack(given)]
+            rows = self._cut_or_join(step.operation is not stack, step.outputs, cts)
             return {k: rows[k] for k in wrt}
-        values = self.tape.inputs_of(step) if values is None else list(values)
         given = [self._as_tangent(step.outputs[k], cts[k]) for k in kept]
-        outs = self._call(_pull, step.operation, wrt, kept)(values, given)
-        return dict(zip(wrt, outs, strict=True))
+        return dict(zip(wrt, self._call(_pull, step, wrt, kept, values, given), strict=True))
 
     def jvp(
         self, step: Step, tangents: Sequence[Any], values: Sequence[Any] | None = None
@@ -88,13 +86,10 @@ class Local:
         """
         wrt, kept = self._ends(step)
         if step.glue:
-            given = [self._as_array(*pair) for pair in zip(step.inputs, tangents, strict=True)]
-            rows = [np.stack(given)] if step.operation is stack else list(given[0])
+            rows = self._cut_or_join(step.operation is stack, step.inputs, tangents)
             return {k: rows[k] for k in kept}
-        values = self.tape.inputs_of(step) if values is None else list(values)
         given = [self._as_tangent(step.inputs[k], tangents[k]) for k in wrt]
-        outs = self._call(_push, step.operation, wrt, kept)(values, given)
-        return dict(zip(kept, outs, strict=True))
+        return dict(zip(kept, self._call(_push, step, wrt, kept, values, given), strict=True))
 
     def is_active(self, step: Step) -> bool:
         """Tell whether a step depends on a differentiated input."""
@@ -106,9 +101,17 @@ class Local:
         kept = tuple(k for k, p in enumerate(step.outputs) if is_inexact(tape.values[p]))
         return wrt, kept
 
-    def _as_array(self, place: int, tangent: Any) -> np.ndarray:
-        zeros = np.zeros_like(as_numpy(self.tape.values[place]))
-        return zeros if tangent is None else as_numpy(tangent)
+    def _cut_or_join(
+        self, joins: bool, places: Sequence[int], tangents: Sequence[Any]
+    ) -> list[np.ndarray]:
+        """Do with tangents or cotangents, None for zero, what the border of a loop does."""
+        arrays = [
+            np.zeros_like(as_numpy(self.tape.values[place]))
+            if tangent is None
+            else as_numpy(tangent)
+            for place, tangent in zip(places, tangents, strict=True)
+        ]
+        return [np.stack(arrays)] if joins else list(arrays[0])
 
     def _as_tangent(self, place: int, tangent: Any) -> Any:
         value = self.tape.values[place]
@@ -118,19 +121,17 @@ class Local:
         return jnp.asarray(tangent, dtype)
 
     def _call(
-        self, kind: Callable[..., Any], operation: Rerun, wrt: Any, kept: Any
-    ) -> Callable[..., Any]:
-        key = kind, operation, wrt, kept
+        self, kind: Callable[..., Any], step: Step, wrt: Any, kept: Any, values: Any, given: Any
+    ) -> Any:
+        values = self.tape.inputs_of(step) if values is None else list(values)
+        key = kind, step.operation, wrt, kept
         self._uses[key] += 1
         if key not in self._compiled:
-
-            def function(values: Any, given: Any) -> Any:
-                return kind(operation, wrt, kept, values, given)
-
+            function = partial(kind, step.operation, wrt, kept)
             if self._uses[key] < _OFTEN:
-                return function
+                return function(values, given)
             self._compiled[key] = jax.jit(function)
-        return self._compiled[key]
+        return self._compiled[key](values, given)
 
 
 def _of_active(operation: Rerun, wrt: Any, kept: Any, values: Sequence[Any]) -> Any:

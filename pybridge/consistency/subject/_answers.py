@@ -51,17 +51,7 @@ class Answers:
         lines: Sequence[Line],
         together: AtOnce | None = None,
     ):
-        """Keep the parts; `ask` asks.
-
-        Args:
-            subject: what is checked.
-            weighted: the weights of its outputs.
-            systems: the AD systems.
-            probe: the name of the point.
-            xs: the point.
-            lines: the directions.
-            together: JAX's answers, where one program gave all of them.
-        """
+        """Keep the parts; `ask` asks, JAX only where `together` are not its answers already."""
         self.subject, self.weighted, self.systems = subject, weighted, systems
         self.probe, self.xs, self.lines = probe, xs, lines
         self.derivatives: dict[Who, list[float]] = {}

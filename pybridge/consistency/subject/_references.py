@@ -25,15 +25,7 @@ class References:
     def __init__(
         self, subject: Subject, weighted: Weighted, xs: Arrays, values: Values, plain: Arrays
     ):
-        """Keep the function and its value; nothing is called yet.
-
-        Args:
-            subject: what is checked.
-            weighted: the weights of its outputs.
-            xs: the point.
-            values: the function along lines.
-            plain: its value at the point.
-        """
+        """Keep the function along lines, and its value at the point; nothing is called yet."""
         self.origin = np.asarray(weighted.flat(plain), float)
         self._subject, self._xs, self._values = subject, xs, values
         self._weights = weighted.flat_weights

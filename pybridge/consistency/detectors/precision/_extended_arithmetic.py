@@ -20,10 +20,6 @@ Apply = Callable[..., Any]
 _MOST_PRODUCTS = 3_000_000
 
 
-def _logistic(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
-
-
 def _round(x: Any, rounding_method: Any) -> Any:
     if int(rounding_method) == 1:  # to even
         return np.rint(x)
@@ -119,10 +115,6 @@ def _dot(x: Any, y: Any, dimension_numbers: Any, **_: Any) -> Any:
     return np.matmul(left, right).reshape((*batch, *rows, *columns))
 
 
-def _clamp(low: Any, x: Any, high: Any) -> Any:
-    return np.minimum(np.maximum(x, low), high)
-
-
 def _split(x: Any, sizes: Any, axis: int, **_: Any) -> list[Any]:
     return np.split(x, np.cumsum(sizes)[:-1], axis=axis)
 
@@ -151,70 +143,38 @@ def _sort(*xs: Any, dimension: int, num_keys: int, **_: Any) -> list[Any]:
     return [np.take_along_axis(x, order, axis=dimension) for x in xs]
 
 
+# Operations on numbers that NumPy has: under the same name, or under its own.
+_SAME = (
+    *("abs", "add", "ceil", "conj", "floor", "imag", "real", "sign", "square"),
+    *("cbrt", "cos", "cosh", "exp", "exp2", "expm1", "log", "log1p", "sin", "sinh", "sqrt"),
+    *("tan", "tanh"),
+)
+_RENAMED = {
+    **{"add_any": "add", "sub": "subtract", "mul": "multiply", "neg": "negative", "rem": "fmod"},
+    **{"max": "maximum", "min": "minimum", "pow": "power", "is_finite": "isfinite"},
+    **{"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2"},
+    **{"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"},
+    **{"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"},
+    **{"eq": "equal", "ne": "not_equal"},
+    **{"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "not": "invert"},
+}
+# Those that give back what they are given, in another dtype or none.
+_KEPT = ("stop_gradient", "copy", "copy_p", "convert_element_type", "reduce_precision")
+
 # Operations on numbers, element by element; of their parameters only those in `_PARAMETERS` matter.
 ELEMENTWISE: dict[str, Apply] = {
-    "add": lambda x, y: x + y,
-    "add_any": lambda x, y: x + y,
-    "sub": lambda x, y: x - y,
-    "mul": lambda x, y: x * y,
+    **{name: getattr(np, name) for name in _SAME},
+    **{name: getattr(np, other) for name, other in _RENAMED.items()},
+    **dict.fromkeys(_KEPT, lambda x: x),
     "div": _divide,
-    "rem": lambda x, y: np.fmod(x, y),
-    "max": lambda x, y: np.maximum(x, y),
-    "min": lambda x, y: np.minimum(x, y),
-    "pow": lambda x, y: np.power(x, y),
     "integer_pow": _integer_power,
-    "square": lambda x: x * x,
-    "atan2": lambda x, y: np.arctan2(x, y),
-    "neg": lambda x: -x,
-    "abs": np.abs,
-    "sign": np.sign,
-    "floor": np.floor,
-    "ceil": np.ceil,
     "round": _round,
-    "exp": lambda x: np.exp(x),
-    "exp2": lambda x: np.exp2(x),
-    "expm1": lambda x: np.expm1(x),
-    "log": lambda x: np.log(x),
-    "log1p": lambda x: np.log1p(x),
-    "logistic": lambda x: _logistic(x),
-    "sqrt": lambda x: np.sqrt(x),
+    "logistic": lambda x: 1 / (1 + np.exp(-x)),
     "rsqrt": lambda x: 1 / np.sqrt(x),
-    "cbrt": lambda x: np.cbrt(x),
-    "sin": lambda x: np.sin(x),
-    "cos": lambda x: np.cos(x),
-    "tan": lambda x: np.tan(x),
-    "tanh": lambda x: np.tanh(x),
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "is_finite": np.isfinite,
-    "real": np.real,
-    "imag": np.imag,
-    "conj": lambda x: np.conj(x),
     "complex": lambda x, y: x + 1j * y,
-    "lt": lambda x, y: x < y,
-    "le": lambda x, y: x <= y,
-    "gt": lambda x, y: x > y,
-    "ge": lambda x, y: x >= y,
-    "eq": lambda x, y: x == y,
-    "ne": lambda x, y: x != y,
-    "and": lambda x, y: x & y,
-    "or": lambda x, y: x | y,
-    "xor": lambda x, y: x ^ y,
-    "not": lambda x: ~x,
-    "clamp": _clamp,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "select_n": _select,
-    "stop_gradient": lambda x: x,
-    "copy": lambda x: x,
-    "copy_p": lambda x: x,
     "optimization_barrier": lambda *xs: list(xs),
-    "convert_element_type": lambda x: x,
-    "reduce_precision": lambda x: x,
 }
 
 # Operations on arrays as a whole.
