@@ -73,6 +73,26 @@ class Tolerances:
             within 8 for all practical purposes.
         noise_grain: so many units in the last place of a one, or of the value, can be the noise of
             what it is computed from, though it stands still over shorter distances: 1 - tanh(x).
+        factors: of the first step, for second opinions. No two have a ratio near a power of two,
+            so that the samples, and with them the truncation and rounding errors, are others.
+        agreement: derivatives that are no farther apart than this part of their size agree: a
+            hundred times `central`, and never less than `rounding` allows.
+        agreement_second: the same for derivatives of gradients, ten times as much: a gradient
+            takes up to five times the operations of its function (Griewank and Walther), and
+            rounds as often.
+        rounding: so many times eps**(2/3), the error of a central difference of second order with
+            the best step, for numbers less exact than float64: trusted as `estimates` are.
+        spread: estimates by `factors` that lie so many times their range around the median may
+            all be wrong: the range of three normal numbers is 1.7 standard deviations, and five
+            of them are the eight of `noise_margin`.
+        lost: so many units in the last place of a value, or of a gradient, can be all that a
+            derivative of it is made of, after cancellation: three digits. The 1 - y**2 of a tanh
+            that is 1 is one last digit.
+        choice: what a system chooses at a kink may leave the interval between the one-sided
+            derivatives by this part of them: ten times `kink`, by which these are known.
+        disagreement: where the function has no derivative, answers of systems that are farther
+            apart than this part of the largest are told: those of exact rules agree to eps, and
+            `one_sided` is as much as anything is known there.
     """
 
     first_step: float = 2.0**-3
@@ -100,6 +120,14 @@ class Tolerances:
     noise_floor: float = 4.0
     noise_margin: float = 8.0
     noise_grain: float = 2.0**10
+    factors: tuple[float, ...] = (1.0, 0.77, 0.59)
+    agreement: float = 1e-8
+    agreement_second: float = 1e-7
+    rounding: float = 10.0
+    spread: float = 5.0
+    lost: float = 1e3
+    choice: float = 1e-4
+    disagreement: float = 1e-6
 
     @property
     def staircase(self) -> float:
@@ -109,6 +137,15 @@ class Tolerances:
         `ulps` of them, and the samples a staircase.
         """
         return self.ulps * 2.0**self.levels
+
+    def relative(self, eps: float, agreement: float) -> float:
+        """By which part of their size derivatives of numbers with this rounding error may differ.
+
+        Args:
+            eps: the relative rounding error.
+            agreement: `agreement` or `agreement_second`.
+        """
+        return max(agreement, self.rounding * eps ** (2 / 3))
 
 
 TOLERANCES = Tolerances()

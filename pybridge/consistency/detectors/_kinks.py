@@ -58,25 +58,35 @@ def find_change(
     return find_tie(closed, point.xs)
 
 
+def _compared(name: str, ins: list[np.ndarray]) -> list[tuple[np.ndarray, Any]]:
+    """Give the pairs of numbers whose order an operation on elements goes by."""
+    first = ins[0]
+    if name in ("max", "min", "lt", "gt", "le", "ge", "eq", "ne"):
+        return [(first, ins[1])]
+    if name in ("abs", "sign", "sqrt"):
+        return [(first, 0)]
+    return [(ins[1], first), (ins[1], ins[2])] if name == "clamp" else []
+
+
+def _largest(name: str, first: np.ndarray, params: Any) -> np.ndarray:
+    """Mark the elements that a reduction chooses."""
+    reduce = np.max if name == "reduce_max" else np.min
+    return first == reduce(first, axis=tuple(params["axes"]), keepdims=True)
+
+
 def _choice(seen: Seen, ins: list[np.ndarray]) -> bytes:
     """Write which of its operands, or which of its pieces, an operation chooses."""
     name, params, first = seen.eqn.primitive.name, seen.eqn.params, ins[0]
     if not np.issubdtype(first.dtype, np.inexact) or np.iscomplexobj(first):
         return b""
     found: Any = first * 0
-    if name in ("max", "min", "lt", "gt", "le", "ge", "eq", "ne"):
-        found = np.sign(first - ins[1])
-    elif name in ("abs", "sign", "sqrt"):
-        found = np.sign(first)
+    pairs = _compared(name, ins)
+    if pairs:
+        found = sum(np.sign(one - other) for one, other in pairs)
     elif name in ("floor", "ceil", "round", "argmax", "argmin"):
         found = np.asarray(seen.outs[0])
-    elif name == "clamp":
-        found = np.sign(ins[1] - ins[0]) + np.sign(ins[1] - ins[2])
     elif name in ("reduce_max", "reduce_min"):
-        best = (np.max if name == "reduce_max" else np.min)(
-            first, axis=tuple(params["axes"]), keepdims=True
-        )
-        found = first == best
+        found = _largest(name, first, params)
     elif name == "sort":
         found = np.argsort(first, axis=params["dimension"], kind="stable")
     elif name == "top_k":
@@ -105,19 +115,13 @@ def _is_tied(name: str, ins: list[np.ndarray], params: Any) -> bool:
     """Say whether an operation meets equal numbers, or a 0, where it matters."""
     if not np.issubdtype(ins[0].dtype, np.inexact):
         return False
-    first = ins[0]
-    if name in ("max", "min", "lt", "gt", "le", "ge", "eq", "ne"):
-        return bool(np.any(first == ins[1]))
-    if name in ("abs", "sign", "sqrt"):
-        return bool(np.any(first == 0))
+    first, pairs = ins[0], _compared(name, ins)
+    if pairs:
+        return any(bool(np.any(one == other)) for one, other in pairs)
     if name in ("floor", "ceil", "round"):
         return bool(np.any(first == np.round(first)))
-    if name == "clamp":
-        return bool(np.any(ins[1] == ins[0]) or np.any(ins[1] == ins[2]))
     if name in ("reduce_max", "reduce_min"):
-        axes = tuple(params["axes"])
-        best = (np.max if name == "reduce_max" else np.min)(first, axis=axes, keepdims=True)
-        return bool(np.any(np.sum(first == best, axis=axes) > 1))
+        return bool(np.any(np.sum(_largest(name, first, params), tuple(params["axes"])) > 1))
     if name == "sort":
         axis = params["dimension"]
         ordered = np.sort(first, axis=axis)
@@ -134,7 +138,8 @@ def compare_choices(
         who: point.derivative(who, line) / unit for who in point.derivatives if _is_own_mode(who)
     }
     low, high = sorted((reference.low / unit, reference.high / unit))
-    slack = 10.0 * reference.error / abs(unit) + 1e-4 * (1e-3 + abs(low) + abs(high))
+    slack = TOLERANCES.estimates * reference.error / abs(unit)
+    slack += TOLERANCES.choice * (1e-3 + abs(low) + abs(high))
     inside = {
         who: bool(low - slack <= derivative <= high + slack)
         for who, derivative in choices.items()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..._errors import first_line
-from ...finite import Curve, DirectionalDerivative, two_sided_derivative
+from ...finite import TOLERANCES, Curve, DirectionalDerivative, two_sided_derivative
 from ..findings import Finding, SystemAnswer
 from ..subject import (
     Arrays,
@@ -24,8 +24,6 @@ from ..subject import (
 )
 from ._context import Context
 from ._wrong_rules import rule_line
-
-_FACTORS = (1.0, 0.77, 0.59)
 
 # Steps of differences begin at an eighth and end near this part of it.
 _TINY = 2.0**-20
@@ -106,7 +104,7 @@ def _compare_with_differences(
         if np.all(np.abs(flat - first) <= _slack(flat, first, origin, point)):
             return []
     noise, ones = noise_along(sample, origin, line, point.xs, point.eps), np.ones_like(origin)
-    for factor in _FACTORS:
+    for factor in TOLERANCES.factors:
         reference = closely(sample, origin, ones, line, point.xs, point.eps, factor, noise)
         tables.append(reference)
         bad = _different(flat, reference, origin, point)
@@ -118,7 +116,7 @@ def _compare_with_differences(
     middle = np.median([reference.components for reference in tables], axis=0)
     spread = np.ptp([reference.components for reference in tables], axis=0)
     with np.errstate(all="ignore"):
-        bad &= (np.abs(flat - middle) > 5.0 * spread) | ~np.isfinite(flat)
+        bad &= (np.abs(flat - middle) > TOLERANCES.spread * spread) | ~np.isfinite(flat)
         bad &= ~(np.abs(flat - middle) <= 10.0 * _unsteady(system, point, line, flat))
     if not bad.any():
         return []
@@ -179,7 +177,9 @@ def _different(
     """Mark the components that differ for sure, where the gradient is smooth."""
     components = reference.components
     with np.errstate(all="ignore"):
-        slack = 10.0 * reference.errors + _slack(flat, components, origin, point, reference.smooth)
+        slack = TOLERANCES.estimates * reference.errors + _slack(
+            flat, components, origin, point, reference.smooth
+        )
         gap = np.abs(flat - components)
         known = reference.smooth & np.isfinite(components) & np.isfinite(reference.errors)
         return known & ((gap > slack) | ~np.isfinite(flat))
@@ -194,25 +194,24 @@ def _slack(
 ) -> np.ndarray:
     """Say by how much right components may differ, apart from the error of the differences."""
     eps = point.eps
-    relative = max(1e-7, 10.0 * eps ** (2 / 3))
+    relative = TOLERANCES.relative(eps, TOLERANCES.agreement_second)
     largest = float(np.max(np.abs(components[smooth]), initial=0.0))
     allowed = point.allowed
     return (
         max(relative, allowed.rtol) * (np.abs(flat) + np.abs(components))
         + allowed.atol
         + 0.1 * relative * largest
-        + 1e3 * eps * float(np.max(np.abs(origin), initial=0.0))
+        + TOLERANCES.lost * eps * float(np.max(np.abs(origin), initial=0.0))
         + _rounding(point)
         + np.finfo(float).tiny
     )
 
 
 def _rounding(point: Point) -> float:
-    """Say what rounding of the value may do: the 1 - y**2 of a tanh that is 1 is one last digit."""
-    used = point.weighted.flat_weights != 0
-    return (
-        1e3 * point.eps * float(np.sum(np.abs((point.origin * point.weighted.flat_weights)[used])))
-    )
+    """Say what rounding of the value may do, see `Tolerances.lost`."""
+    weights = point.weighted.flat_weights
+    parts = np.abs((point.origin * weights)[weights != 0])
+    return TOLERANCES.lost * point.eps * float(np.sum(parts))
 
 
 def _symmetry(
@@ -236,7 +235,7 @@ def _symmetry(
     left, right = sum(first), sum(second)
     # What rounding of the gradient itself amounts to.
     floor = (
-        1e3
+        TOLERANCES.lost
         * point.eps
         * sum(
             float(np.sum(np.abs(g * v) + np.abs(g * w)))
@@ -245,7 +244,11 @@ def _symmetry(
             )
         )
     )
-    slack = max(1e-7, 100 * point.eps, point.allowed.rtol) * size + floor + _rounding(point)
+    slack = (
+        max(TOLERANCES.agreement_second, 100 * point.eps, point.allowed.rtol) * size
+        + floor
+        + _rounding(point)
+    )
     slack += point.allowed.atol
     if not np.isfinite(left + right) or abs(left - right) <= slack:
         return []

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
+from ...finite import TOLERANCES
 from ...jaxprs import equations, is_stopped_by_jax, user_line
 from .._wording import gives, join
 from ..findings import Finding, SlopeCurve
@@ -330,7 +331,8 @@ def _disagreements(point: Point) -> list[Finding]:
         if len(derivatives) < 2:
             continue
         values = list(derivatives.values())
-        if max(values) - min(values) <= 1e-6 * (1e-6 + max(map(abs, values))):
+        largest = max(map(abs, values))
+        if max(values) - min(values) <= TOLERANCES.disagreement * (1e-6 + largest):
             continue
         names = system_names(derivatives)
         findings.append(

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._errors import ArgumentValueError, explain
-from ...finite import DirectionalDerivative
+from ...finite import TOLERANCES, DirectionalDerivative
 from ..findings import Probe
 from ._answers import Answers, Who
 from ._probes import Line
@@ -16,9 +16,6 @@ from ._references import References
 from ._solver_accuracy import SolverAccuracy
 from ._subject import Subject
 from ._systems import Weighted
-
-# Steps of other lengths: estimates that err differently, for a second opinion.
-_FACTORS = (1.0, 0.77, 0.59)
 
 # An iterate and its limit differ by what a few iterations more change, to a factor.
 _SOLVER = 2.0
@@ -135,13 +132,13 @@ class Point:
             return "alike"
         self.references.look_closely(line)
         found = []
-        for factor in _FACTORS:
+        for factor in TOLERANCES.factors:
             reference = self.along(line, factor)
             if not _is_known(reference) or self._agrees(derivative, reference, line):
                 return "alike"
             found.append(reference.value)
         spread, gap = max(found) - min(found), abs(derivative - float(np.median(found)))
-        if gap <= 5.0 * spread:
+        if gap <= TOLERANCES.spread * spread:
             return "alike"
         if self.solver is not None and gap <= _SOLVER * self.solver.find(self.xs, line):
             return "inexact"
@@ -159,7 +156,7 @@ class Point:
 
     def tolerance(self, reference: DirectionalDerivative, derivative: float, line: Line) -> float:
         """Say by how much a right derivative may differ from the one by differences."""
-        relative = max(1e-8, 10.0 * self.eps ** (2 / 3))
+        relative = TOLERANCES.relative(self.eps, TOLERANCES.agreement)
         size = abs(derivative) + abs(reference.value)
         if line.leaf is None:
             for gs in self.gradients.values():
@@ -168,7 +165,10 @@ class Point:
                 size = max(size, total)
                 break
         own = (
-            10.0 * reference.error + relative * size + self.hidden(reference) + np.finfo(float).tiny
+            TOLERANCES.estimates * reference.error
+            + relative * size
+            + self.hidden(reference)
+            + np.finfo(float).tiny
         )
         return max(own, self.allowed.rtol * size + self.allowed.atol * line.scale)
 
@@ -178,7 +178,7 @@ class Point:
         The variance of numbers that are equal but for rounding is such a value: its gradients
         are made of rounding and do not move as they should.
         """
-        return 1e3 * self.eps**2 if reference.value == 0.0 else 0.0
+        return TOLERANCES.lost * self.eps**2 if reference.value == 0.0 else 0.0
 
 
 def _is_known(reference: DirectionalDerivative) -> bool:
