@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax.extend.core import ClosedJaxpr
 
 from ...jaxprs import contains
 from ..findings import Finding
-from ..subject import Arrays, Seen, walk
+from ..subject import Seen, walk
 from ._context import Context
 
 _GATHERS = frozenset({"gather", "dynamic_slice", "dynamic_update_slice"})
@@ -32,29 +31,9 @@ _FATE = {
 
 
 def detect_out_of_bounds(context: Context) -> list[Finding]:
-    """Report reads and writes that are out of bounds at the point."""
-    point = context.point
-    if point.subject.is_julia or point.subject.jaxpr is None:
-        return []
-    try:
-        return find_out_of_bounds(point.subject.jaxpr, point.xs, point.probe.name)
-    except Exception as error:
-        context.say(f"{point.probe.name}: indices could not be followed: {error}")
-        return []
-
-
-def find_out_of_bounds(closed: ClosedJaxpr, xs: Arrays, probe: str) -> list[Finding]:
-    """Run a program and report each operation that meets an index out of bounds.
-
-    Args:
-        closed: the program.
-        xs: its arguments.
-        probe: the name of the point, for the findings.
-
-    Returns:
-        One finding for each line and operation.
-    """
-    if not contains(closed, NAMES):
+    """Report reads and writes that are out of bounds at the point, once for each line."""
+    point, closed = context.point, context.point.subject.jaxpr
+    if point.subject.is_julia or closed is None or not contains(closed, NAMES):
         return []
     found: dict[Any, Finding] = {}
 
@@ -74,7 +53,7 @@ def find_out_of_bounds(closed: ClosedJaxpr, xs: Arrays, probe: str) -> list[Find
                 f"index {index} is {verb} on axis {axis}, which has size {size}",
                 systems=("jax",),
                 mode="value",
-                probe=probe,
+                probe=point.probe.name,
                 location=line,
                 primitive=eqn.primitive.name,
                 numbers={"index": index, "axis": axis, "size": size},
@@ -82,7 +61,11 @@ def find_out_of_bounds(closed: ClosedJaxpr, xs: Arrays, probe: str) -> list[Find
             ),
         )
 
-    walk(closed, xs, NAMES, visit)
+    try:
+        walk(closed, point.xs, NAMES, visit)
+    except Exception as error:
+        context.say(f"{point.probe.name}: indices could not be followed: {error}")
+        return []
     return list(found.values())
 
 

@@ -112,10 +112,7 @@ def _compare_rule(seen: Seen, eps: float) -> RuleFault | None:
     moving = [i for i, x in enumerate(seen.ins) if jnp.issubdtype(jnp.result_type(x), np.inexact)]
 
     def run(*xs: Any) -> list[Any]:
-        ins = list(seen.ins)
-        for i, x in zip(moving, xs, strict=True):
-            ins[i] = x
-        return seen.run(*ins)
+        return seen.run_with(moving, xs)
 
     point = [jnp.asarray(seen.ins[i]) for i in moving]
     if name == "custom_jvp_call":

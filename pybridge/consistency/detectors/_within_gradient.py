@@ -144,10 +144,6 @@ def _find_mixed(point: Point, outside: Sequence[DirectionalDerivative]) -> list[
 
     The value is then the plain one, although it is another inside, and the gradient is not that of
     the plain function. What is asked of values that are not differentiated gives neither.
-
-    Args:
-        point: a point that sees the function as it is inside.
-        outside: the derivatives of the plain function.
     """
     plain = np.asarray(point.weighted.flat(point.plain), float)
     for who, ys in point.answers.values.items():

@@ -80,10 +80,7 @@ def _is_wrong(seen: Seen, eps: float) -> bool:
     weights = [np.asarray(rng.uniform(0.5, 1.5, np.shape(seen.outs[i]))) for i in kept]
 
     def total(*xs: Any) -> Any:
-        ins = list(seen.ins)
-        for i, x in zip(moving, xs, strict=True):
-            ins[i] = x
-        outs = seen.run(*ins)
+        outs = seen.run_with(moving, xs)
         return sum(
             jnp.sum((outs[i] * jnp.asarray(w, outs[i].dtype)).real)
             for i, w in zip(kept, weights, strict=True)

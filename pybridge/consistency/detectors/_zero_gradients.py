@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 from ...jaxprs import Location, inner_jaxprs, is_of_jax, jax_function, user_line
 from ..findings import Finding
+from ..subject import system_names
 from ._context import Context
 
 # The derivative of these is 0 wherever there is one.
@@ -48,37 +49,12 @@ class Flow(NamedTuple):
 _SMOOTH = Flow(True)
 
 
-def detect_zero_gradients(context: Context) -> list[Finding]:
-    """Note arguments that only flat operations lead from."""
-    point = context.point
-    known = [(who[0], gs) for who, gs in point.gradients.items()]
-    if not context.is_comparable or point.subject.jaxpr is None or not known:
-        return []
-    names = tuple(dict.fromkeys(name for name, _ in known))
-    paths, gradients = point.subject.paths, known[0][1]
-    return _find_flat(point.subject.jaxpr, paths, gradients, names, point.probe.name)
-
-
-def _find_flat(
-    closed: ClosedJaxpr,
-    paths: Sequence[str],
-    gradients: Sequence[np.ndarray],
-    names: tuple[str, ...],
-    probe: str,
-) -> list[Finding]:
-    """Note arguments whose gradient is zero because only flat operations lead to the value.
-
-    Args:
-        closed: the program.
-        paths: of its arguments.
-        gradients: by its arguments.
-        names: of the systems that gave them.
-        probe: the name of the point.
-
-    Returns:
-        A note for each argument, with the operation and the line.
-    """
-    findings = []
+def detect_zero_gradients(context: Context) -> Iterator[Finding]:
+    """Note arguments whose gradient is zero because only flat operations lead to the value."""
+    point, closed = context.point, context.point.subject.jaxpr
+    if not context.is_comparable or closed is None or not point.gradients:
+        return
+    paths, gradients = point.subject.paths, next(iter(point.gradients.values()))
     for number, (path, gradient) in enumerate(zip(paths, gradients, strict=True)):
         if not gradient.size or np.any(gradient != 0):
             continue
@@ -91,20 +67,17 @@ def _find_flat(
         what = _WORDS.get(primitive, primitive)
         if primitive in _COMPARISONS:
             what = f"a comparison ({primitive})"
-        findings.append(
-            Finding(
-                "zero",
-                "note",
-                f"the gradient is zero everywhere: the value depends on {path} only through {what}",
-                systems=names,
-                probe=probe,
-                argument=path,
-                location=line,
-                primitive=primitive,
-                advice=FLAT_ADVICE,
-            )
+        yield Finding(
+            "zero",
+            "note",
+            f"the gradient is zero everywhere: the value depends on {path} only through {what}",
+            systems=system_names(point.gradients),
+            probe=point.probe.name,
+            argument=path,
+            location=line,
+            primitive=primitive,
+            advice=FLAT_ADVICE,
         )
-    return findings
 
 
 def flat_line(closed: ClosedJaxpr) -> tuple[Location | None, str | None]:

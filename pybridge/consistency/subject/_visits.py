@@ -38,6 +38,13 @@ class Seen(NamedTuple):
     line: Location | None
     run: Callable[..., list[Any]]
 
+    def run_with(self, places: Sequence[int], xs: Sequence[Any]) -> list[Any]:
+        """Run it with other operands at some places."""
+        ins = list(self.ins)
+        for place, x in zip(places, xs, strict=True):
+            ins[place] = x
+        return self.run(*ins)
+
 
 Visit = Callable[[Seen], None]
 
