@@ -24,6 +24,7 @@ from .report import to_json as to_json
 from .report import to_markdown as to_markdown
 from .report import writable as writable
 from .report import write as write
+from .subject import prepare as prepare
 from .suites import SUITES as SUITES
 from .suites import Answer as Answer
 from .suites import Known as Known
@@ -39,7 +40,6 @@ from .suites import judge as judge
 from .suites import load_layers as load_layers
 from .suites import load_scenarios as load_scenarios
 from .suites import parse_scenarios as parse_scenarios
-from .suites import prepare as prepare
 from .suites import run_scenarios as run_scenarios
 from .suites import run_suites as run_suites
 from .suites import select_scenarios as select_scenarios

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from .._backends import NAMES, Backend, row
 from .._config import setting
-from .._errors import ArgumentValueError, BridgeError, explain
+from .._errors import ArgumentValueError, explain
 from ..interop import JuliaFunction
-from ..julia import load
 from ._check_run import CheckRun
 from .findings import Report
-from .subject import Allowed, Subject, check_names, has_julia
+from .subject import Allowed, Subject, check_names, has_julia, prepare
 
 
 def check(
@@ -99,14 +97,7 @@ def backends_for(f: Any, names: Sequence[str] | None) -> tuple[Backend, ...]:
                 "always the reference.",
             )
         )
-    rows = []
-    for name in dict.fromkeys((*names, "finite")):
-        found = row(name)
-        try:
-            rows.append(load(name))
-        except BridgeError as error:
-            rows.append(replace(found, reason=str(error)))
-    return tuple(rows)
+    return tuple(map(prepare, dict.fromkeys((*names, "finite"))))
 
 
 def _present() -> Sequence[str]:

@@ -27,21 +27,21 @@ from pybridge.consistency import (
     to_json,
     to_markdown,
 )
-from pybridge.consistency.suites import _scenario_run as runner
+from pybridge.consistency.subject import _installed as installed
 
 REASON = "Julia could not be started.\nWhat helps:\n  - install [it]"
 
 
 @pytest.fixture
 def no_julia(monkeypatch):
-    load = runner.load
+    load = installed.load
 
     def load_without_julia(name):
         if name in ("jax", "finite"):
             return load(name)
         raise JuliaUnavailableError(REASON)
 
-    monkeypatch.setattr(runner, "load", load_without_julia)
+    monkeypatch.setattr(installed, "load", load_without_julia)
 
 
 @pytest.fixture
@@ -286,7 +286,7 @@ def test_interrupt(monkeypatch, capsys):
     def interrupt(name):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runner, "load", interrupt)
+    monkeypatch.setattr(installed, "load", interrupt)
     assert main(["check", "--backend", "jax"]) == 1
     assert "interrupted" in capsys.readouterr().err
 

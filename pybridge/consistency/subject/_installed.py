@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from ..._backends import row
+from ..._backends import Backend, row
 from ..._errors import BridgeError
 from ...julia import choose_julia, load
 
@@ -36,11 +37,21 @@ def why_absent(name: str) -> str | None:
             f"Julia not found: {choose_julia().origin}; "
             "PYBRIDGE_JULIA and PYTHON_JULIAPKG_EXE are not set"
         )
+    found = prepare(name)
+    return None if found.available else found.reason
+
+
+def prepare(name: str) -> Backend:
+    """Make an AD system ready, or say why it cannot be had.
+
+    Raises:
+        UnknownBackendError: there is no such system.
+    """
+    found = row(name)
     try:
-        load(name)
+        return load(name)
     except BridgeError as error:
-        return str(error)
-    return None
+        return replace(found, reason=str(error))
 
 
 def has_julia() -> bool:

@@ -20,7 +20,6 @@ from ._scenario_run import ModeAnswer as ModeAnswer
 from ._scenario_run import Run as Run
 from ._scenario_run import ask as ask
 from ._scenario_run import judge as judge
-from ._scenario_run import prepare as prepare
 from ._scenario_run import run_scenarios as run_scenarios
 from ._scenarios import Known as Known
 from ._scenarios import Scenario as Scenario

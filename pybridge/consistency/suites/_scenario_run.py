@@ -13,11 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._backends import Backend, row
-from ..._errors import BackendNotLoadedError, BridgeError, JuliaError, JuliaUnavailableError
+from ..._backends import Backend
+from ..._errors import BackendNotLoadedError, JuliaError, JuliaUnavailableError
 from ...finite import double_precision
 from ...interop import from_julia
-from ...julia import load
 from ...transforms import jvp, value_and_grad
 from .._rendering import Rendered
 from ._scenarios import Known, Scenario
@@ -144,19 +143,6 @@ def run_scenarios(
             progress(f"{number}/{len(scenarios)} {scenario.name}: {system.name}")
             answers[scenario.name, system.name] = ask(scenario, system)
     return Run(systems, scenarios, answers)
-
-
-def prepare(name: str) -> Backend:
-    """Make an AD system ready, or say why it cannot be had.
-
-    Raises:
-        UnknownBackendError: there is no such system.
-    """
-    found = row(name)
-    try:
-        return load(name)
-    except BridgeError as error:
-        return replace(found, reason=str(error))
 
 
 def ask(scenario: Scenario, backend: Backend) -> Answer:
