@@ -74,6 +74,7 @@ TABLE = (
         reads_chainrules=True,
         structural_zeros=True,
     ),
+    Backend("mooncake", "julia", "both", "Mooncake", second_order=True, detection="program"),
 )
 
 NAMES = tuple(row.name for row in TABLE)

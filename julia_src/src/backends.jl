@@ -7,11 +7,12 @@ struct ZygoteBackend <: AbstractBackend end
 struct ForwardDiffBackend <: AbstractBackend end
 struct TrackerBackend <: AbstractBackend end
 struct YotaBackend <: AbstractBackend end
+struct MooncakeBackend <: AbstractBackend end
 
 "The AD systems by the names that Python uses."
 const BACKENDS = (
     zygote=ZygoteBackend(), forwarddiff=ForwardDiffBackend(), tracker=TrackerBackend(),
-    yota=YotaBackend()
+    yota=YotaBackend(), mooncake=MooncakeBackend()
 )
 
 """

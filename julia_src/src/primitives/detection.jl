@@ -20,8 +20,8 @@ end
 
 # Number and array types of these packages carry derivatives, and no method here knows them.
 const UNSEEN_SYSTEMS = (:ReverseDiff, :Enzyme, :EnzymeCore, :AutoGrad, :Nabla, :DualNumbers,
-    :HyperDualNumbers, :HyperDualNumbersX, :TaylorDiff, :TaylorSeries, :Diffractor, :Mooncake,
-    :ADOLC, :AutoDiff, :TaylorIntegration, :MultiFloatsAD)
+    :HyperDualNumbers, :HyperDualNumbersX, :TaylorDiff, :TaylorSeries, :Diffractor, :ADOLC,
+    :AutoDiff, :TaylorIntegration, :MultiFloatsAD)
 
 """
     within_gradient(x) -> Bool
