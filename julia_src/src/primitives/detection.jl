@@ -19,7 +19,7 @@ function Base.showerror(io::IO, e::DetectionError)
 end
 
 # Number and array types of these packages carry derivatives, and no method here knows them.
-const UNSEEN_SYSTEMS = (:ReverseDiff, :Enzyme, :EnzymeCore, :AutoGrad, :Nabla, :DualNumbers,
+const UNSEEN_SYSTEMS = (:ReverseDiff, :AutoGrad, :Nabla, :DualNumbers,
     :HyperDualNumbers, :HyperDualNumbersX, :TaylorDiff, :TaylorSeries, :Diffractor, :ADOLC,
     :AutoDiff, :TaylorIntegration, :MultiFloatsAD)
 
@@ -52,18 +52,28 @@ julia> within_gradient(2.0)
 false
 ```
 """
-within_gradient(x) = NNlib.within_gradient(x)
+within_gradient(x) = plainly_within(x)
 within_gradient(x::Union{Tuple,NamedTuple}) = any(within_gradient, x)
 within_gradient(x::AbstractDict) = any(within_gradient, values(x))
 within_gradient(x::AbstractArray{<:AbstractArray}) = any(within_gradient, x)
-within_gradient(x::Number) = seen(x) && NNlib.within_gradient(x)
+within_gradient(x::Number) = seen(x) && plainly_within(x)
 within_gradient(x::Complex) = any(within_gradient, reim(x))
 function within_gradient(x::AbstractArray{T}) where {T}
     isconcretetype(T) && T <: Complex && return within_gradient(similar(x, real(T), 0))
-    return seen(x) && (isconcretetype(T) || T === Any ? NNlib.within_gradient(x) :
+    return seen(x) && (isconcretetype(T) || T === Any ? plainly_within(x) :
                        any(within_gradient, x))
 end
 within_gradient(x::AbstractArray{Any}) = any(within_gradient, x)
+
+plainly_within(x) = NNlib.within_gradient(x) || within_program(Val(:Enzyme))
+
+"""
+    within_program(::Val{system}) -> Bool
+
+Tell whether an AD system is differentiating the code that asks, where the system knows that of
+the program and not of a value. Extensions add methods.
+"""
+within_program(::Val) = false
 
 function seen(x, question=:within_gradient)
     for type in (typeof(x), x isa AbstractArray ? eltype(x) : typeof(x))
