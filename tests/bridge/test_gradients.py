@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from bridge_helpers import SYSTEMS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -15,7 +16,7 @@ from quick import examples
 
 import pybridge as pb
 
-pytestmark = pytest.mark.ad_systems("zygote", "forwarddiff", "tracker", "yota")
+pytestmark = pytest.mark.ad_systems(*SYSTEMS)
 
 Params = namedtuple("Params", "w b")
 
@@ -130,7 +131,7 @@ def test_jvp_goes_forward():
         np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
-@pytest.mark.ad_systems("zygote", "tracker", "yota")
+@pytest.mark.ad_systems("zygote", "tracker", "yota", "mooncake")
 def test_vjp_may_be_pulled_twice(ad_system):
     value, pull = pb.vjp(pb.from_julia("x -> x .^ 2"), np.array([1.0, 2.0]), backend=ad_system)
     np.testing.assert_allclose(value, [1.0, 4.0])
