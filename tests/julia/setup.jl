@@ -4,6 +4,8 @@ const ROOT = dirname(dirname(@__DIR__))
 foreach(path -> insert!(LOAD_PATH, 2, path), reverse(ARGS))
 insert!(LOAD_PATH, 2, joinpath(ROOT, "julia_src"))
 
+using DifferentiationInterface: DifferentiationInterface
+using FiniteDiff: FiniteDiff
 using Flux: Flux
 using ForwardDiff: ForwardDiff
 using InteractiveUtils: InteractiveUtils
