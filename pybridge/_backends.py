@@ -84,7 +84,15 @@ TABLE = (
         reads_chainrules=True,
         structural_zeros=True,
     ),
-    Backend("mooncake", "julia", "both", "Mooncake", second_order=True, detection="program"),
+    Backend(
+        "mooncake",
+        "julia",
+        "both",
+        "Mooncake",
+        second_order=True,
+        detection="program",
+        needs=("ForwardDiff",),
+    ),
     Backend(
         "enzyme",
         "julia",

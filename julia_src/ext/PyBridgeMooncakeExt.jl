@@ -75,10 +75,12 @@ function run_back(run, seed)
 end
 
 function PyBridge.pullback(
-    ::MooncakeBackend, f, args::Tuple, ::Val{argnums}
+    b::MooncakeBackend, f, args::Tuple, wrt::Val{argnums}
 ) where {argnums}
     fargs = (f, PyBridge.maptree(own, args)...)
     run = Base.invokelatest(run_forth, fargs)
+    # The cotangent of a dictionary or a struct comes as that of the tree that it is sent as.
+    is_tree(Mooncake.primal(run.y)) || return PyBridge.pullback(b, PyBridge.plain ∘ f, args, wrt)
     # The way back undoes what the function wrote into arrays, the value's own ones included.
     y = Mooncake._copy_output(Mooncake.primal(run.y))
     fresh = Ref(true)
@@ -91,6 +93,9 @@ function PyBridge.pullback(
     end
     return y, back
 end
+
+is_tree(y) = y isa Union{Nothing,Number,AbstractArray}
+is_tree(y::PyBridge.Branch) = all(is_tree, y)
 
 # Mooncake would see through what an array is made of, and write into memory of others.
 own(x) = x

@@ -5,11 +5,11 @@ Mooncake.@mooncake_overlay PyBridge.within_gradient(x) = true
 Mooncake.@mooncake_overlay PyBridge.is_differentiating(xs...) = !isempty(xs)
 Mooncake.@mooncake_overlay NNlib.within_gradient(x) = true
 
-# A gradient around this one asks again, in the rule, and adds its own. The barrier keeps the
+# A gradient around this one asks again, in the rule, and adds its own. The barriers keep the
 # compiler from putting in the 0 that is the answer outside.
 Mooncake.@mooncake_overlay PyBridge.differentiation_order(x) = order_within(x)
 order_within(x) = Base.inferencebarrier(PyBridge.plain_order)(x)::Int
-order_of(x) = 1 + PyBridge.differentiation_order(Mooncake.primal(x))
+order_of(x) = 1 + Base.inferencebarrier(PyBridge.differentiation_order)(Mooncake.primal(x))::Int
 
 Mooncake.@is_primitive MinimalCtx Tuple{typeof(order_within),Any}
 Mooncake.rrule!!(f::CoDual{typeof(order_within)}, x::CoDual) =

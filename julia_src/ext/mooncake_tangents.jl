@@ -52,6 +52,9 @@ end
 
 function filled_fields(x̄, fields::NamedTuple{names}, x) where {names}
     given = x̄ isa ChainRulesCore.Tangent ? ChainRulesCore.backing(x̄) : x̄
+    issubset(keys(given), names) || throw(ArgumentError("PyBridge under Mooncake: expected the " *
+        "cotangent of a $(typeof(x)) to have its fields $names, got $(keys(given)). Return a " *
+        "tuple or a named tuple from the function."))
     return NamedTuple{names}(map(names) do name
         filled_field(get(given, name, nothing), fields[name], x, name)
     end)

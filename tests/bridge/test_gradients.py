@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 from quick import examples
 
 import pybridge as pb
+from pybridge._backends import row
 
 pytestmark = pytest.mark.ad_systems(*SYSTEMS)
 
@@ -86,7 +87,7 @@ def test_jacobian_and_hessian_have_jaxs_axes(layout, ad_system):
     expected = jax.jacobian(lambda x: 2 * x.T * x.T)(jnp.asarray(x))
     np.testing.assert_allclose(pb.jacobian(f, backend=ad_system)(x), expected, rtol=1e-6)
     scalar = pb.from_julia("x -> x[1, 1] * sum(x .^ 3)", layout=layout)
-    if ad_system in ("zygote", "forwarddiff"):
+    if "second" in row(ad_system).modes:
         expected = jax.hessian(lambda x: x[0, 0] * (x**3).sum())(jnp.asarray(x))
         np.testing.assert_allclose(
             pb.hessian(scalar, backend=ad_system)(x), expected, rtol=1e-5, atol=1e-6

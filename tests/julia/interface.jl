@@ -28,7 +28,8 @@ const REACHED = ("di:AutoFiniteDiff()", "di:AutoZygote()", "di:AutoForwardDiff(;
         _, J = PyBridge.jacobian(backend, f, ([1.0, 2.0],), Val((1,)))
         @test near(J, [2.0 0.0; 0.0 4.0; 1.0 1.0])
         g(x) = x[1]^2 * x[2]
-        @test near(PyBridge.hessian(backend, g, ([2.0, 3.0],), Val((1,))), [6.0 4.0; 4.0 0.0])
+        # Reverse over reverse is what Mooncake does not do.
+        name == "di:AutoMooncake()" || @test near(PyBridge.hessian(backend, g, ([2.0, 3.0],), Val((1,))), [6.0 4.0; 4.0 0.0])
         (value, aux), _ = PyBridge.value_aux_and_gradient(
             backend, x -> (sum(x), 3), ([1.0, 2.0],), Val((1,)))
         @test (value, aux) === (3.0, 3)
