@@ -30,6 +30,18 @@ n -> begin
 end
 """
 
+# Mooncake's own gradient with everything prepared, of small and of large work.
+PREPARED = """
+n -> begin
+    f = {function}
+    x = rand(Int(n))
+    cache = Mooncake.prepare_gradient_cache(f, x)
+    gradient() = Mooncake.value_and_gradient!!(cache, f, x)
+    minimum(_ -> @elapsed(gradient()), 1:500)
+end
+"""
+WORK = "x -> sum(v -> log1p(exp(sin(v) * v)), x)"
+
 
 def fresh(program: str, times: int) -> float:
     """Take the median of the seconds that `program` prints last, in fresh processes."""
@@ -58,6 +70,11 @@ def least(call: Callable[[], object], times: int = 2000) -> float:
     return found
 
 
+def x_of(size: int) -> np.ndarray:
+    """Draw the numbers of a point."""
+    return np.random.default_rng(0).random(size)
+
+
 def main() -> None:
     """Run all measurements."""
     imported = fresh(timed("import jax, jax.numpy", "import pybridge"), 5)
@@ -69,7 +86,7 @@ def main() -> None:
     gradient = fresh(timed("import pybridge as pb", first), 3)
     print(f"first gradient through Zygote in a new process: {gradient:.2f} s")
 
-    x = np.random.default_rng(0).random(1000)
+    x = x_of(1000)
     f = pb.from_julia(FUNCTION)
     print("value_and_grad of a 1000-vector   from Python   inside Julia   more   ratio")
     for backend in pb.backends():
@@ -83,6 +100,17 @@ def main() -> None:
             f"  {backend.name:30} {outside:8.1f} us {inside:11.1f} us {outside - inside:5.1f} us"
             f" {outside / inside:5.2f}"
         )
+    if any(backend.name == "mooncake" and backend.available for backend in pb.backends()):
+        print("pb.value_and_grad with Mooncake   from Python   its own, prepared   more   ratio")
+        for function, size in ((FUNCTION, 1000), (WORK, 20_000)):
+            gradient, x = pb.value_and_grad(pb.from_julia(function), backend="mooncake"), x_of(size)
+            outside = 1e6 * least(lambda gradient=gradient, x=x: gradient(x), 500)
+            source = PREPARED.format(function=function)
+            inside = 1e6 * float(pb.from_julia(source, using=["Mooncake"])(size))
+            print(
+                f"  {function:45} {outside:9.1f} us {inside:9.1f} us {outside - inside:6.1f} us"
+                f" {outside / inside:5.2f}"
+            )
 
 
 if __name__ == "__main__":

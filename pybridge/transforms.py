@@ -33,10 +33,12 @@ def grad(
         f: a function whose value is a real number: a Python function that JAX can trace, or one
             from `pb.from_julia`.
         argnums: which argument, or arguments, to differentiate, from 0.
-        backend: `"jax"`, `"finite"`, `"zygote"`, `"forwarddiff"`, `"tracker"` or `"yota"`. For a
-            function from `pb.from_julia`, `"jax"` means the system in its `ad`, asked for the
-            function itself: rules in `vjp=` and `jvp=` are for `jax.grad`. A Python function on
-            one of Julia's systems is lowered to Julia first, see `pb.lower`.
+        backend: `"jax"`, `"finite"`, `"zygote"`, `"forwarddiff"`, `"tracker"`, `"yota"`,
+            `"mooncake"`, `"enzyme"`, or `"di:"` and an expression of ADTypes for any other that
+            DifferentiationInterface reaches, such as `"di:AutoFiniteDiff()"`. For a function from
+            `pb.from_julia`, `"jax"` means the system in its `ad`, asked for the function itself:
+            rules in `vjp=` and `jvp=` are for `jax.grad`. A Python function on one of Julia's
+            systems is lowered to Julia first, see `pb.lower`.
         has_aux: whether `f` returns `(value, aux)`; then so does the gradient function, with
             the gradient in place of the value.
 
@@ -267,8 +269,8 @@ def hessian(
     Args:
         f: see `grad`.
         argnums: see `grad`.
-        backend: see `grad`. Zygote goes forward over reverse, with ForwardDiff; Tracker and Yota
-            have no second order and refuse.
+        backend: see `grad`. Zygote goes forward over reverse, with ForwardDiff, and Mooncake with
+            itself; Tracker and Yota have no second order and refuse.
 
     Returns:
         A function of the same arguments. For each pair of leaves of the arguments it returns

@@ -7,12 +7,37 @@ struct ZygoteBackend <: AbstractBackend end
 struct ForwardDiffBackend <: AbstractBackend end
 struct TrackerBackend <: AbstractBackend end
 struct YotaBackend <: AbstractBackend end
+struct MooncakeBackend <: AbstractBackend end
+struct EnzymeBackend <: AbstractBackend end
 
 "The AD systems by the names that Python uses."
 const BACKENDS = (
     zygote=ZygoteBackend(), forwarddiff=ForwardDiffBackend(), tracker=TrackerBackend(),
-    yota=YotaBackend()
+    yota=YotaBackend(), mooncake=MooncakeBackend(), enzyme=EnzymeBackend()
 )
+
+"""
+    InterfaceBackend(adtype, name)
+
+Whatever AD system DifferentiationInterface reaches by a type of ADTypes, as `AutoFiniteDiff()`.
+`name` is what Python calls it: `"di:AutoFiniteDiff()"`.
+"""
+struct InterfaceBackend{A} <: AbstractBackend
+    adtype::A
+    name::String
+end
+
+"""
+    find_backend(name) -> AbstractBackend
+
+The AD system of a name that Python uses: one of [`BACKENDS`](@ref), or `di:` and an expression
+of ADTypes.
+"""
+find_backend(name) =
+    startswith(name, "di:") ? interface_backend(String(name)) : BACKENDS[Symbol(name)]
+
+"Read the expression of ADTypes in a name. The extension of DifferentiationInterface does it."
+function interface_backend end
 
 """
     check_available(backend) -> Bool
@@ -22,7 +47,9 @@ Tell whether the package of an AD system is loaded.
 check_available(::AbstractBackend) = false
 
 backend_name(b::AbstractBackend) = String(keys(BACKENDS)[findfirst(==(b), values(BACKENDS))])
+backend_name(b::InterfaceBackend) = b.name
 package_name(b::AbstractBackend) = chopsuffix(String(nameof(typeof(b))), "Backend")
+package_name(b::InterfaceBackend) = b.name
 
 """
     BackendNotLoadedError(backend)

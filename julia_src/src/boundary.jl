@@ -52,7 +52,7 @@ end
 
 function prepare(operation, id, backend, argnums, reversed, spec)
     f = operation == "pull" ? nothing : FUNCTIONS[parse(Int, id)]
-    b = isempty(backend) ? nothing : BACKENDS[Symbol(backend)]
+    b = isempty(backend) ? nothing : find_backend(backend)
     b === nothing || check_available(b) || throw(BackendNotLoadedError(b))
     layout = reversed == "reversed"
     parsed = parse_spec(spec, layout)

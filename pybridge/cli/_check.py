@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._backends import NAMES
-from .._errors import ArgumentValueError, explain
+from .._backends import NAMES, row
+from .._errors import ArgumentValueError, UnknownBackendError, explain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,9 +77,10 @@ def add_check(commands: Any) -> None:
     check.add_argument(
         "--backend",
         action="append",
-        choices=NAMES,
+        type=_system,
         metavar="NAME",
-        help=f"only this AD system (may be repeated): {', '.join(NAMES)}",
+        help=f"only this AD system (may be repeated): {', '.join(NAMES)}, or one of Julia's others "
+        "by its name in ADTypes, such as 'di:AutoFiniteDiff()'",
     )
     check.add_argument(
         "--scenario",
@@ -101,6 +102,14 @@ def add_check(commands: Any) -> None:
     )
     check.add_argument("-v", "--verbose", action="store_true", help="show sources and every number")
     check.set_defaults(run=_check)
+
+
+def _system(name: str) -> str:
+    """Read the name of an AD system off the command line."""
+    try:
+        return row(name, argument="--backend").name
+    except UnknownBackendError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -63,7 +63,7 @@ class BridgedFunction:
 
     def executable(self, program: Program) -> JuliaProgram:
         """Make a program ready to run, unless a compiled one has it already."""
-        from ..julia import session
+        from ..julia import require
         from ._executable import JuliaProgram
 
         found = self._executables.get(program)
@@ -71,7 +71,7 @@ class BridgedFunction:
             if program.kind != "call" or program.wrt:
                 # ForwardDiff is every system's forward mode.
                 for system in {self._ad, "forwarddiff"}:
-                    session().require(row(system).package)
+                    require(row(system))
             found = JuliaProgram((self.handle, *self._rules), self._ad, program)
             self._executables[program] = found
         return found

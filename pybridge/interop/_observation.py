@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import _backends
 from ..jaxprs import Location
-from ..julia import session
+from ..julia import require, session
 from ._julia_function import JuliaFunction
 
 # The name of the file that source given to `from_julia` has in Julia.
@@ -43,7 +43,7 @@ def observe(f: JuliaFunction, args: tuple[Any, ...], backend: str) -> tuple[Sigh
         What was seen, in order; what came before an exception, if there was one.
     """
     running = session()
-    running.require(_backends.row(backend).package)
+    require(_backends.row(backend))
     result = f.handle.run("observation", args, backend=backend, layout=f.layout)
     number = int(result.raw())
     text = running.call(lambda library: library.request("observation", number))

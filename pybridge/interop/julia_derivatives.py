@@ -19,7 +19,7 @@ from .._errors import (
     explain,
 )
 from ..finite import double_precision
-from ..julia import PullbackHandle, Result, as_leaf, public, session
+from ..julia import PullbackHandle, Result, as_leaf, public, require
 from ..primitives import holds_nondifferentiable, plain
 from ._julia_function import JuliaFunction
 
@@ -164,7 +164,7 @@ def representations(
 def _run(
     f: JuliaFunction, operation: str, args: tuple[Any, ...], backend: str, numbers: _Numbers
 ) -> Result:
-    session().require(_backends.row(backend).package)
+    require(_backends.row(backend))
     try:
         return f.handle.run(operation, args, backend=backend, argnums=numbers, layout=f.layout)
     except JuliaError as error:

@@ -24,6 +24,7 @@ if _TYPE_CHECKING:
     from ._session import session as session
     from ._systems import backends as backends
     from ._systems import load as load
+    from ._systems import require as require
     from ._wire import DTYPES as DTYPES
     from ._wire import Structure as Structure
     from ._wire import as_leaf as as_leaf
@@ -57,6 +58,7 @@ __getattr__, __dir__ = _imported_later(
         "lowered_handle": "_functions",
         "public": "_functions",
         "read_leaves": "_callbacks",
+        "require": "_systems",
         "session": "_session",
         "spec": "_wire",
         "unholdable": "_wire",

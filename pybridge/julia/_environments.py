@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from .._config import setting
-from .._errors import BackendNotLoadedError, JuliaError
+from .._errors import BackendNotLoadedError, JuliaError, explain
 from ._library import Library
 from ._locate import julia_source
 
@@ -63,6 +63,7 @@ def load(session: Running, package: str) -> str:
         BackendNotLoadedError: it could not be installed or loaded, with the reason.
     """
     if package in entries():
+        _check_julia(package, session.julia_version)
         place = folder(package, session.project, session.julia_version)
         if not (place / _DONE).exists():
             _install(session, package, place)
@@ -79,6 +80,33 @@ def load(session: Running, package: str) -> str:
             f"The main Julia environment is {session.project}. To add the package there, type\n"
             f"    julia --project={session.project} -e 'using Pkg; Pkg.add(\"{package}\")'"
         ) from error
+
+
+def _check_julia(package: str, running: str) -> None:
+    """Refuse a package that needs a newer Julia, before anything is downloaded.
+
+    Its entry lists the first patch of each minor release that it runs on. A minor release that is
+    newer than all of these is new enough.
+    """
+    first = [_release(text) for text in entries()[package].get("julia", ())]
+    release = _release(running)
+    of_minor = [patch for patch in first if patch[:2] == release[:2]]
+    if first and release < (of_minor or [max(first)])[0]:
+        needed = ", ".join(entries()[package]["julia"])
+        raise BackendNotLoadedError(
+            explain(
+                package,
+                expected=f"Julia {needed}, or later patches of these, or a later release",
+                got=f"Julia {running}",
+                fix="Choose another Julia with PYBRIDGE_JULIA. The other AD systems are not "
+                "affected.",
+            )
+        )
+
+
+def _release(text: str) -> tuple[int, ...]:
+    """Take "1.12.5", or "1.13.0-beta1", apart."""
+    return tuple(int(part) for part in text.partition("-")[0].split("."))
 
 
 def _install(session: Running, package: str, place: Path) -> None:

@@ -24,7 +24,18 @@ def load(name: str) -> Backend:
     found = row(name)
     if found.language == "python":
         return replace(found, version=version(found.package), available=True)
-    return replace(found, version=session().require(found.package), available=True)
+    return replace(found, version=require(found), available=True)
+
+
+def require(system: Backend) -> str:
+    """Load the packages of a Julia system, and return the version of its own.
+
+    Raises:
+        JuliaUnavailableError: Julia cannot be started.
+        BackendNotLoadedError: a package cannot be installed or loaded.
+    """
+    running = session()
+    return [running.require(package) for package in system.packages][-1]
 
 
 def backends() -> list[Backend]:
@@ -34,7 +45,7 @@ def backends() -> list[Backend]:
     that cannot be had is listed with the reason; the others are not affected.
 
     Returns:
-        One `Backend` a system, in a fixed order: jax, finite, zygote, forwarddiff, tracker, yota.
+        One `Backend` a system, in a fixed order: jax, finite, then those of Julia.
 
     Example:
         >>> import pybridge as pb

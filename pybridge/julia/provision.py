@@ -25,7 +25,7 @@ def provision_all() -> tuple[list[Backend], dict[str, str]]:
     systems = backends()
     others = {}
     for package in entries():
-        if package in {system.package for system in systems}:
+        if any(package in system.packages for system in systems):
             continue
         try:
             others[package] = started.require(package)

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 
 import pybridge as pb
-from pybridge._backends import JULIA_NAMES
+from pybridge._backends import TABLE
 
-SYSTEMS = JULIA_NAMES
+SYSTEMS = tuple(s.name for s in TABLE if s.language == "julia" and not s.experimental)
 
 
 @functools.cache

@@ -2,8 +2,8 @@
 struct AbsentBackend <: PyBridge.AbstractBackend end
 
 @testset "back ends" begin
-    @testset "all four are loaded" begin
-        @test all(PyBridge.check_available, values(PyBridge.BACKENDS))
+    @testset "all are loaded" begin
+        @test all(system -> PyBridge.check_available(PyBridge.BACKENDS[system]), SYSTEMS)
     end
 
     @testset "absent" begin
@@ -57,7 +57,7 @@ struct AbsentBackend <: PyBridge.AbstractBackend end
 
     @testset "Hessian" begin
         f(x) = x[1]^2 * x[2] + sin(x[2])
-        for system in (:zygote, :forwarddiff)
+        for system in (:zygote, :forwarddiff, :mooncake)
             @test PyBridge.hessian(PyBridge.BACKENDS[system], f, ([2.0, 3.0],), Val((1,))) ≈
                   [6.0 4.0; 4.0 -sin(3.0)]
         end
@@ -81,7 +81,8 @@ struct AbsentBackend <: PyBridge.AbstractBackend end
             PyBridge.BACKENDS.forwarddiff, sin, (1.0,), Val((1,)))
     end
 
-    @testset "$system: a pullback may be called twice" for system in (:zygote, :tracker, :yota)
+    @testset "$system: a pullback may be called twice" for system in SYSTEMS
+        system === :forwarddiff && continue
         y, back = PyBridge.pullback(
             PyBridge.BACKENDS[system], x -> x .^ 2, ([1.0, 2.0],), Val((1,)))
         @test y == [1.0, 4.0]

@@ -19,6 +19,8 @@ include("setup.jl")
     include("pullbacks.jl")
     include("devices.jl")
     include("scenarios.jl")
+    include("mooncake.jl")
+    include("interface.jl")
     include("docstrings.jl")
     include("formalities.jl")
 end

@@ -4,10 +4,13 @@ const ROOT = dirname(dirname(@__DIR__))
 foreach(path -> insert!(LOAD_PATH, 2, path), reverse(ARGS))
 insert!(LOAD_PATH, 2, joinpath(ROOT, "julia_src"))
 
+using DifferentiationInterface: DifferentiationInterface
+using FiniteDiff: FiniteDiff
 using Flux: Flux
 using ForwardDiff: ForwardDiff
 using InteractiveUtils: InteractiveUtils
 using LinearAlgebra: Diagonal
+using Mooncake: Mooncake
 using NNlib: NNlib
 using PyBridge: PyBridge, is_differentiating, within_gradient
 using Test: @inferred, @test, @test_throws, @testset, detect_ambiguities, detect_unbound_args
@@ -15,7 +18,7 @@ using Tracker: Tracker
 using Yota: Yota
 using Zygote: Zygote
 
-const SYSTEMS = (:zygote, :forwarddiff, :tracker, :yota)
+const SYSTEMS = (:zygote, :forwarddiff, :tracker, :yota, :mooncake)
 const LONG = haskey(ENV, "PYBRIDGE_LONG_TESTS")
 
 """

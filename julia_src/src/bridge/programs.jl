@@ -84,7 +84,7 @@ function compile(key, kind, ids, backend, spec, value_spec, selections, operands
     functions = map(Base.split(ids, ','; keepempty=true)) do id
         isempty(id) ? nothing : FUNCTIONS[parse(Int, id)]
     end
-    rules = Differentiable(BACKENDS[Symbol(backend)], functions...)
+    rules = Differentiable(find_backend(backend), functions...)
     layout = reversed == "reversed"
     parsed, parsed_value = parse_spec(spec, layout), parse_spec(value_spec, layout)
     wrt, seeds, directions, kept, ticket = Base.split(selections, '|')

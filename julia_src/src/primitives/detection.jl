@@ -12,16 +12,18 @@ end
 DetectionError(type, system) = DetectionError(type, system, :within_gradient)
 
 function Base.showerror(io::IO, e::DetectionError)
-    print(io, e.question, ": expected a plain value or one of Zygote, ForwardDiff, Tracker ",
-        "or Yota, got a ", e.type, " of ", e.system, ", which PyBridge cannot see into. ",
-        "Differentiate with one of those four, or define PyBridge.", e.question, "(::",
+    print(io, e.question, ": expected a plain value or one of ", join(SEEN, ", ", " or "),
+        ", got a ", e.type, " of ", e.system, ", which PyBridge cannot see into. ",
+        "Differentiate with one of those, or define PyBridge.", e.question, "(::",
         nameof(e.type), ").")
 end
 
+const SEEN = ("Zygote", "ForwardDiff", "Tracker", "Yota", "Mooncake", "Enzyme")
+
 # Number and array types of these packages carry derivatives, and no method here knows them.
-const UNSEEN_SYSTEMS = (:ReverseDiff, :Enzyme, :EnzymeCore, :AutoGrad, :Nabla, :DualNumbers,
-    :HyperDualNumbers, :HyperDualNumbersX, :TaylorDiff, :TaylorSeries, :Diffractor, :Mooncake,
-    :ADOLC, :AutoDiff, :TaylorIntegration, :MultiFloatsAD)
+const UNSEEN_SYSTEMS = (:ReverseDiff, :AutoGrad, :Nabla, :DualNumbers,
+    :HyperDualNumbers, :HyperDualNumbersX, :TaylorDiff, :TaylorSeries, :Diffractor, :ADOLC,
+    :AutoDiff, :TaylorIntegration, :MultiFloatsAD)
 
 """
     within_gradient(x) -> Bool
@@ -30,8 +32,8 @@ Tell whether `x` carries a derivative here: whether the calling code is being
 differentiated, as far as the AD system lets `x` show it. Containers (tuples, named tuples,
 dictionaries, arrays of arrays) answer for their leaves.
 
-Zygote and Yota see every value inside a gradient as differentiated; ForwardDiff and Tracker
-answer per value. Under Yota only rules see the truth, so act on the answer with
+Zygote, Yota, Mooncake and Enzyme see every value inside a gradient as differentiated; ForwardDiff
+and Tracker answer per value. Under Yota only rules see the truth, so act on the answer with
 `PyBridge.cond`. Inside a user's own `rrule` values are plain and the answer is `false`.
 
 The twin in Python is `pybridge.within_gradient`. `NNlib.within_gradient`, which Flux's
@@ -52,18 +54,28 @@ julia> within_gradient(2.0)
 false
 ```
 """
-within_gradient(x) = NNlib.within_gradient(x)
+within_gradient(x) = plainly_within(x)
 within_gradient(x::Union{Tuple,NamedTuple}) = any(within_gradient, x)
 within_gradient(x::AbstractDict) = any(within_gradient, values(x))
 within_gradient(x::AbstractArray{<:AbstractArray}) = any(within_gradient, x)
-within_gradient(x::Number) = seen(x) && NNlib.within_gradient(x)
+within_gradient(x::Number) = seen(x) && plainly_within(x)
 within_gradient(x::Complex) = any(within_gradient, reim(x))
 function within_gradient(x::AbstractArray{T}) where {T}
     isconcretetype(T) && T <: Complex && return within_gradient(similar(x, real(T), 0))
-    return seen(x) && (isconcretetype(T) || T === Any ? NNlib.within_gradient(x) :
+    return seen(x) && (isconcretetype(T) || T === Any ? plainly_within(x) :
                        any(within_gradient, x))
 end
 within_gradient(x::AbstractArray{Any}) = any(within_gradient, x)
+
+plainly_within(x) = NNlib.within_gradient(x) || within_program(Val(:Enzyme))
+
+"""
+    within_program(::Val{system}) -> Bool
+
+Tell whether an AD system is differentiating the code that asks, where the system knows that of
+the program and not of a value. Extensions add methods.
+"""
+within_program(::Val) = false
 
 function seen(x, question=:within_gradient)
     for type in (typeof(x), x isa AbstractArray ? eltype(x) : typeof(x))

@@ -279,11 +279,15 @@ def _value_and_grad(f: Any, args: tuple[Any, ...], system: str) -> tuple[Any, An
 
 def _forward(f: Any, args: tuple[Any, ...], system: str) -> tuple[Any, Any]:
     """Build the gradient from one forward pass for each element of the first argument."""
-    # The other arguments are closed over: a tangent of 0 would be a tangent.
     first, rest = np.asarray(args[0]), args[1:]
+    zeros = tuple(np.zeros(np.shape(x)) for x in rest)
     value, derivatives = None, []
     for unit in np.eye(first.size).reshape((first.size, *first.shape)):
-        value, derivative = jvp(lambda x: f(x, *rest), (first,), (unit,), backend=system)
+        if system == "jax":
+            # The other arguments are closed over: a tangent of 0 would be a tangent.
+            value, derivative = jax.jvp(lambda x: f(x, *rest), (first,), (unit,))
+        else:
+            value, derivative = jvp(f, (first, *rest), (unit, *zeros), backend=system)
         derivatives.append(float(derivative))
     return value, np.reshape(derivatives, first.shape)
 

@@ -1,0 +1,134 @@
+# Mooncake: reverse and forward mode by derived rules for Julia's own intermediate code.
+module PyBridgeMooncakeExt
+
+using ChainRulesCore: ChainRulesCore, unthunk
+using Mooncake: CoDual, Dual, ForwardMode, MinimalCtx, Mooncake, NoFData, NoRData, ReverseMode
+using NNlib: NNlib
+using PrecompileTools: @compile_workload
+using PyBridge: ForwardDiffBackend, MooncakeBackend, NoGradient, PyBridge
+
+PyBridge.check_available(::MooncakeBackend) = true
+# Mooncake's rules are derived for plain numbers, and would take dual ones apart.
+PyBridge.for_duals(::MooncakeBackend) = ForwardDiffBackend()
+
+include("mooncake_detection.jl")
+include("mooncake_tangents.jl")
+include("mooncake_rules.jl")
+
+# --- reverse mode --------------------------------------------------------------------------
+
+# A derived rule keeps what its way back needs on stacks of its own. So from the way forth to
+# the way back nobody else may have it; then it is free for the next run.
+struct RulePool
+    lock::ReentrantLock
+    world::Ref{UInt}
+    free::Dict{Any,Vector{Any}}
+end
+const POOL = RulePool(ReentrantLock(), Ref{UInt}(0), Dict())
+
+# A rule is derived from the methods that there were; with a new method it may be wrong.
+function free_rules(signature)
+    world = Base.get_world_counter()
+    world == POOL.world[] || (empty!(POOL.free); POOL.world[] = world)
+    return get!(() -> [], POOL.free, signature)
+end
+
+function take_rule(signature)
+    rule = @lock POOL.lock begin
+        free = free_rules(signature)
+        isempty(free) ? nothing : pop!(free)
+    end
+    rule === nothing || return rule
+    return Mooncake.build_rrule(Mooncake.get_interpreter(ReverseMode), signature)
+end
+
+put_back(signature, rule, world) = @lock POOL.lock begin
+    world == Base.get_world_counter() && push!(free_rules(signature), rule)
+end
+
+"A run forth: the value with its cotangent's memory, the arguments' cotangents, the way back."
+struct Run{R,Y,T,B}
+    rule::R
+    signature::Any
+    world::UInt
+    y::Y
+    tangents::T
+    back::B
+end
+
+function run_forth(fargs)
+    signature = Tuple{map(Core.Typeof, fargs)...}
+    world = Base.get_world_counter()
+    return run_forth(take_rule(signature), signature, world, fargs)
+end
+function run_forth(rule, signature, world, fargs)
+    tangents = map(Mooncake.zero_tangent, fargs)
+    y, back = rule(map((x, t) -> CoDual(x, Mooncake.fdata(t)), fargs, tangents)...)
+    return Run(rule, signature, world, y, tangents, back)
+end
+
+function run_back(run, seed)
+    Mooncake.increment!!(Mooncake.tangent(run.y), Mooncake.fdata(seed))
+    rdata = run.back(Mooncake.rdata(seed))
+    put_back(run.signature, run.rule, run.world)
+    return map((t, r) -> Mooncake.tangent(Mooncake.fdata(t), r), run.tangents, rdata)
+end
+
+function PyBridge.pullback(
+    b::MooncakeBackend, f, args::Tuple, wrt::Val{argnums}
+) where {argnums}
+    fargs = (f, PyBridge.maptree(own, args)...)
+    run = Base.invokelatest(run_forth, fargs)
+    # The cotangent of a dictionary or a struct comes as that of the tree that it is sent as.
+    is_tree(Mooncake.primal(run.y)) || return PyBridge.pullback(b, PyBridge.plain ∘ f, args, wrt)
+    # The way back undoes what the function wrote into arrays, the value's own ones included.
+    y = Mooncake._copy_output(Mooncake.primal(run.y))
+    fresh = Ref(true)
+    function back(ȳ)
+        # Its stacks are empty once it has gone back; a Jacobian asks again.
+        current = fresh[] ? run : Base.invokelatest(run_forth, fargs)
+        fresh[] = false
+        tangents = Base.invokelatest(run_back, current, as_tangent(y, ȳ))
+        return map(i -> natural(fargs[i+1], tangents[i+1]), argnums)
+    end
+    return y, back
+end
+
+is_tree(y) = y isa Union{Nothing,Number,AbstractArray}
+is_tree(y::PyBridge.Branch) = all(is_tree, y)
+
+# Mooncake would see through what an array is made of, and write into memory of others.
+own(x) = x
+own(x::PyBridge.CopyOnWrite) = x.owned ? x.data : copy(x.data)
+
+# --- forward mode and second derivatives ---------------------------------------------------
+
+function PyBridge.pushforward(::MooncakeBackend, f, args::Tuple, tangents::Tuple)
+    return Base.invokelatest(push_forward, f, PyBridge.maptree(own, args), tangents)
+end
+
+function push_forward(f, args, tangents)
+    signature = Tuple{map(Core.Typeof, (f, args...))...}
+    rule = Mooncake.build_frule(Mooncake.get_interpreter(ForwardMode), signature)
+    duals = map((x, ẋ) -> Dual(x, as_tangent(x, ẋ)), args, tangents)
+    out = rule(Dual(f, Mooncake.zero_tangent(f)), duals...)
+    y = Mooncake.primal(out)
+    return y, PyBridge.dense(y, natural(y, Mooncake.tangent(out)))
+end
+
+# Forward over reverse.
+function PyBridge.hessian(::MooncakeBackend, f, args::Tuple, argnums::Val)
+    g, selected = PyBridge.with_arguments(f, args, argnums)
+    PyBridge.check_scalar(f(args...))
+    return Base.invokelatest(hessian_by_columns, v -> g(PyBridge.unravel(selected, v)...),
+        PyBridge.ravel(selected))
+end
+
+function hessian_by_columns(g, v)
+    cache = Mooncake.prepare_hessian_cache(g, v)
+    return copy(last(Mooncake.value_gradient_and_hessian!!(cache, g, v)))
+end
+
+@compile_workload PyBridge.exercise(MooncakeBackend(), (1.0, [1.0, 2.0]))
+
+end

@@ -1,0 +1,56 @@
+# The rules of PyBridge's own functions, as Mooncake calls them. It reads none of ChainRules' by
+# itself, and would derive one from the code: that of a call of Python, or of a generator of
+# random bits, cannot be had so, and at kinks a rule is what makes all systems agree.
+
+"Call `f` by its rule in ChainRules."
+function by_rule(f::CoDual, xs::CoDual...)
+    fargs = (f, xs...)
+    primals = map(Mooncake.primal, fargs)
+    y, pull = ChainRulesCore.rrule(primals...)
+    # An array that stands in two places of the value gets a cotangent in each, as a rule has it.
+    ȳ = Mooncake.fdata(Mooncake.zero_tangent_internal(y, Mooncake.NoCache()))
+    function back(rdata)
+        seed = PyBridge.chain(y, natural(y, Mooncake.tangent(ȳ, rdata)))
+        return map(receive, fargs, pull(seed))
+    end
+    return CoDual(y, ȳ), back
+end
+
+# Add a cotangent where Mooncake keeps it, and return the part that it hands on.
+function receive(x::CoDual, x̄)
+    primal, memory = Mooncake.primal(x), Mooncake.tangent(x)
+    x̄ = unthunk(x̄)
+    x̄ isa NoGradient && return Mooncake.zero_rdata(primal)
+    if memory isa Array{<:Continuous}
+        memory .+= PyBridge.dense(primal, x̄)
+        return NoRData()
+    end
+    t = as_tangent(primal, x̄)
+    Mooncake.increment!!(memory, Mooncake.fdata(t))
+    return Mooncake.rdata(t)
+end
+
+# What asks the question is derived from its code, where Mooncake finds the answer. Were it called
+# by a rule, the compiler would know the answer outside of gradients and put it in.
+const ASKING = map(typeof, (PyBridge.within_gradient, PyBridge.is_differentiating,
+    PyBridge.differentiation_order, PyBridge.resolve_training, PyBridge.settle_training))
+
+"The arguments of a rule, the function first; `nothing` for a rule that Mooncake has no use for."
+function ruled_signature(method)
+    types = Base.unwrap_unionall(method.sig).parameters[2:end]
+    asks_for_system = first(types) isa Type && first(types) <: ChainRulesCore.RuleConfig
+    (asks_for_system || first(types) in ASKING) && return nothing
+    return Base.rewrap_unionall(Tuple{types...}, method.sig)
+end
+
+is_ours(m::Module) = m === PyBridge || (parentmodule(m) !== m && is_ours(parentmodule(m)))
+
+for method in methods(ChainRulesCore.rrule)
+    is_ours(method.module) || continue
+    signature = ruled_signature(method)
+    signature === nothing && continue
+    F = Base.rewrap_unionall(first(Base.unwrap_unionall(signature).parameters), signature)
+    @eval Mooncake._is_primitive(
+        ::Type{MinimalCtx}, ::Type{ReverseMode}, ::Type{<:$signature}) = true
+    @eval Mooncake.rrule!!(f::CoDual{<:$F}, xs::CoDual...) = by_rule(f, xs...)
+end
