@@ -74,6 +74,7 @@ TABLE = (
         reads_chainrules=True,
         structural_zeros=True,
     ),
+    Backend("reversediff", "julia", "reverse", "ReverseDiff", detection="value"),
 )
 
 NAMES = tuple(row.name for row in TABLE)

@@ -7,11 +7,13 @@ struct ZygoteBackend <: AbstractBackend end
 struct ForwardDiffBackend <: AbstractBackend end
 struct TrackerBackend <: AbstractBackend end
 struct YotaBackend <: AbstractBackend end
+struct ReverseDiffBackend <: AbstractBackend end
 
 "The AD systems by the names that Python uses."
 const BACKENDS = (
     zygote=ZygoteBackend(), forwarddiff=ForwardDiffBackend(), tracker=TrackerBackend(),
-    yota=YotaBackend()
+    yota=YotaBackend(),
+    reversediff=ReverseDiffBackend(),
 )
 
 """
@@ -87,7 +89,7 @@ Run `f(args...)` in reverse mode. `back(ȳ)` returns the cotangents of the argum
 """
 function pullback(b::AbstractBackend, f, args, argnums)
     refuse(b, "reverse mode; it has forward mode only",
-        "Use backend=\"zygote\", \"tracker\" or \"yota\".")
+        "Use backend=\"zygote\", \"tracker\", \"yota\" or \"reversediff\".")
 end
 
 """

@@ -27,10 +27,10 @@ def pytest_configure(config):
 
 # Files that every system takes minutes to compile for: these systems have the night.
 BY_NIGHT = {
-    "test_flux_model.py": ("tracker", "yota"),
-    "test_jax_arrays.py": ("tracker", "yota"),
-    "test_jax_matrix.py": ("tracker", "yota"),
-    "test_jax_rules.py": ("forwarddiff", "tracker", "yota"),
+    "test_flux_model.py": ("tracker", "yota", "reversediff"),
+    "test_jax_arrays.py": ("tracker", "yota", "reversediff"),
+    "test_jax_matrix.py": ("tracker", "yota", "reversediff"),
+    "test_jax_rules.py": ("forwarddiff", "tracker", "yota", "reversediff"),
     "test_jax_threads.py": ("tracker",),
     "test_scenarios_julia.py": ("yota",),
 }
@@ -68,7 +68,7 @@ def system(request) -> str:
 @pytest.fixture(
     params=[
         *("zygote", "forwarddiff"),
-        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("tracker", "yota")),
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in SYSTEMS[2:]),
     ]
 )
 def compiling_system(request) -> str:

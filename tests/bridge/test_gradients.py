@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from bridge_helpers import SYSTEMS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -15,7 +16,7 @@ from quick import examples
 
 import pybridge as pb
 
-pytestmark = pytest.mark.ad_systems("zygote", "forwarddiff", "tracker", "yota")
+pytestmark = pytest.mark.ad_systems(*SYSTEMS)
 
 Params = namedtuple("Params", "w b")
 
@@ -130,7 +131,7 @@ def test_jvp_goes_forward():
         np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
-@pytest.mark.ad_systems("zygote", "tracker", "yota")
+@pytest.mark.ad_systems("zygote", "tracker", "yota", "reversediff")
 def test_vjp_may_be_pulled_twice(ad_system):
     value, pull = pb.vjp(pb.from_julia("x -> x .^ 2"), np.array([1.0, 2.0]), backend=ad_system)
     np.testing.assert_allclose(value, [1.0, 4.0])
@@ -163,7 +164,7 @@ def test_complex_gradients_follow_jax(dtype):
     np.testing.assert_allclose(pull(z)[0], want, rtol=1e-5)
 
 
-@pytest.mark.ad_systems("forwarddiff", "tracker")
+@pytest.mark.ad_systems("forwarddiff", "tracker", "reversediff")
 def test_complex_is_refused_where_the_system_cannot(ad_system):
     with pytest.raises(pb.UnsupportedModeError, match="zygote"):
         pb.grad(pb.from_julia("z -> sum(abs2, z)"), backend=ad_system)(np.array([1 + 2j]))
@@ -229,7 +230,7 @@ def test_every_dtype_comes_back_as_it_went(dtype, shape, layout):
         hnp.array_shapes(max_dims=4, max_side=4),
         elements=st.floats(-2, 2, allow_nan=False, width=32),
     ),
-    backend=st.sampled_from(["zygote", "forwarddiff", "tracker"]),
+    backend=st.sampled_from(["zygote", "forwarddiff", "tracker", "reversediff"]),
 )
 def test_gradients_equal_jaxs_on_any_array(x, backend):
     f = pb.from_julia("x -> sum(tanh.(x) .* x .+ exp.(-x .^ 2))")

@@ -3,10 +3,11 @@
 import functools
 
 import pytest
+from bridge_helpers import SYSTEMS
 
 from pybridge.consistency import ask, load_scenarios, prepare
 
-pytestmark = pytest.mark.ad_systems("zygote", "forwarddiff", "tracker", "yota")
+pytestmark = pytest.mark.ad_systems(*SYSTEMS)
 
 SCENARIOS = {scenario.name: scenario for scenario in load_scenarios()}
 CONVENTIONS = {scenario.name: scenario for scenario in load_scenarios("conventions")}

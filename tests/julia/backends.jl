@@ -2,7 +2,7 @@
 struct AbsentBackend <: PyBridge.AbstractBackend end
 
 @testset "back ends" begin
-    @testset "all four are loaded" begin
+    @testset "all are loaded" begin
         @test all(PyBridge.check_available, values(PyBridge.BACKENDS))
     end
 
@@ -61,14 +61,15 @@ struct AbsentBackend <: PyBridge.AbstractBackend end
             @test PyBridge.hessian(PyBridge.BACKENDS[system], f, ([2.0, 3.0],), Val((1,))) ≈
                   [6.0 4.0; 4.0 -sin(3.0)]
         end
-        for system in (:tracker, :yota)
+        for system in (:tracker, :yota, :reversediff)
             @test_throws PyBridge.UnsupportedModeError PyBridge.hessian(
                 PyBridge.BACKENDS[system], f, ([2.0, 3.0],), Val((1,)))
         end
     end
 
     @testset "what a system cannot do names one that can" begin
-        for (system, other) in ((:zygote, "forwarddiff"), (:tracker, "forwarddiff"))
+        for (system, other) in ((:zygote, "forwarddiff"), (:tracker, "forwarddiff"),
+            (:reversediff, "forwarddiff"))
             error = try
                 PyBridge.pushforward(PyBridge.BACKENDS[system], sin, (1.0,), (1.0,))
             catch e
@@ -81,7 +82,7 @@ struct AbsentBackend <: PyBridge.AbstractBackend end
             PyBridge.BACKENDS.forwarddiff, sin, (1.0,), Val((1,)))
     end
 
-    @testset "$system: a pullback may be called twice" for system in (:zygote, :tracker, :yota)
+    @testset "$system: a pullback may be called twice" for system in (:zygote, :tracker, :yota, :reversediff)
         y, back = PyBridge.pullback(
             PyBridge.BACKENDS[system], x -> x .^ 2, ([1.0, 2.0],), Val((1,)))
         @test y == [1.0, 4.0]

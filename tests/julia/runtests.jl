@@ -19,6 +19,7 @@ include("setup.jl")
     include("pullbacks.jl")
     include("devices.jl")
     include("scenarios.jl")
+    include("reversediff.jl")
     include("docstrings.jl")
     include("formalities.jl")
 end

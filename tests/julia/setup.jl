@@ -7,15 +7,16 @@ insert!(LOAD_PATH, 2, joinpath(ROOT, "julia_src"))
 using Flux: Flux
 using ForwardDiff: ForwardDiff
 using InteractiveUtils: InteractiveUtils
-using LinearAlgebra: Diagonal
+using LinearAlgebra: Diagonal, LinearAlgebra
 using NNlib: NNlib
 using PyBridge: PyBridge, is_differentiating, within_gradient
+using ReverseDiff: ReverseDiff
 using Test: @inferred, @test, @test_throws, @testset, detect_ambiguities, detect_unbound_args
 using Tracker: Tracker
 using Yota: Yota
 using Zygote: Zygote
 
-const SYSTEMS = (:zygote, :forwarddiff, :tracker, :yota)
+const SYSTEMS = (:zygote, :forwarddiff, :tracker, :yota, :reversediff)
 const LONG = haskey(ENV, "PYBRIDGE_LONG_TESTS")
 
 """

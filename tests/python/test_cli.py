@@ -124,9 +124,9 @@ def test_absent_systems_exit_2_when_asked_for(capsys, no_julia):
 def test_absent_systems_exit_0_when_not_asked_for(capsys, no_julia):
     assert main(["check", "--scenario", "detect-cond"]) == 0
     out = capsys.readouterr().out
-    assert "zygote, forwarddiff, tracker and yota are absent" in out
+    assert "zygote, forwarddiff, tracker, yota and reversediff are absent" in out
     assert out.count("install [it]") == 1
-    assert "1 right, 1 convention, 0 known failures, 0 wrong, 4 absent" in out
+    assert "1 right, 1 convention, 0 known failures, 0 wrong, 5 absent" in out
 
 
 def test_a_wrong_answer_outweighs_an_absent_system(no_julia, wrong_table):

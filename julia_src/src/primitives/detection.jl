@@ -12,14 +12,14 @@ end
 DetectionError(type, system) = DetectionError(type, system, :within_gradient)
 
 function Base.showerror(io::IO, e::DetectionError)
-    print(io, e.question, ": expected a plain value or one of Zygote, ForwardDiff, Tracker ",
-        "or Yota, got a ", e.type, " of ", e.system, ", which PyBridge cannot see into. ",
-        "Differentiate with one of those four, or define PyBridge.", e.question, "(::",
+    print(io, e.question, ": expected a plain value or one of Zygote, ForwardDiff, Tracker, ",
+        "Yota or ReverseDiff, got a ", e.type, " of ", e.system, ", which PyBridge cannot see ",
+        "into. Differentiate with one of those, or define PyBridge.", e.question, "(::",
         nameof(e.type), ").")
 end
 
 # Number and array types of these packages carry derivatives, and no method here knows them.
-const UNSEEN_SYSTEMS = (:ReverseDiff, :Enzyme, :EnzymeCore, :AutoGrad, :Nabla, :DualNumbers,
+const UNSEEN_SYSTEMS = (:Enzyme, :EnzymeCore, :AutoGrad, :Nabla, :DualNumbers,
     :HyperDualNumbers, :HyperDualNumbersX, :TaylorDiff, :TaylorSeries, :Diffractor, :Mooncake,
     :ADOLC, :AutoDiff, :TaylorIntegration, :MultiFloatsAD)
 
@@ -30,8 +30,8 @@ Tell whether `x` carries a derivative here: whether the calling code is being
 differentiated, as far as the AD system lets `x` show it. Containers (tuples, named tuples,
 dictionaries, arrays of arrays) answer for their leaves.
 
-Zygote and Yota see every value inside a gradient as differentiated; ForwardDiff and Tracker
-answer per value. Under Yota only rules see the truth, so act on the answer with
+Zygote and Yota see every value inside a gradient as differentiated; ForwardDiff, Tracker and
+ReverseDiff answer per value. Under Yota only rules see the truth, so act on the answer with
 `PyBridge.cond`. Inside a user's own `rrule` values are plain and the answer is `false`.
 
 The twin in Python is `pybridge.within_gradient`. `NNlib.within_gradient`, which Flux's
