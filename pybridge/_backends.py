@@ -93,6 +93,7 @@ TABLE = (
         detection="program",
         needs=("ForwardDiff",),
     ),
+    Backend("reversediff", "julia", "reverse", "ReverseDiff", detection="value"),
     Backend(
         "enzyme",
         "julia",

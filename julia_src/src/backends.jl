@@ -9,11 +9,13 @@ struct TrackerBackend <: AbstractBackend end
 struct YotaBackend <: AbstractBackend end
 struct MooncakeBackend <: AbstractBackend end
 struct EnzymeBackend <: AbstractBackend end
+struct ReverseDiffBackend <: AbstractBackend end
 
 "The AD systems by the names that Python uses."
 const BACKENDS = (
     zygote=ZygoteBackend(), forwarddiff=ForwardDiffBackend(), tracker=TrackerBackend(),
-    yota=YotaBackend(), mooncake=MooncakeBackend(), enzyme=EnzymeBackend()
+    yota=YotaBackend(), mooncake=MooncakeBackend(), reversediff=ReverseDiffBackend(),
+    enzyme=EnzymeBackend()
 )
 
 """
@@ -114,7 +116,7 @@ Run `f(args...)` in reverse mode. `back(ȳ)` returns the cotangents of the argum
 """
 function pullback(b::AbstractBackend, f, args, argnums)
     refuse(b, "reverse mode; it has forward mode only",
-        "Use backend=\"zygote\", \"tracker\" or \"yota\".")
+        "Use backend=\"zygote\", \"tracker\", \"yota\" or \"reversediff\".")
 end
 
 """

@@ -28,10 +28,10 @@ def pytest_configure(config):
 
 # Files that every system takes minutes to compile for: these systems have the night.
 BY_NIGHT = {
-    "test_flux_model.py": ("tracker", "yota", "mooncake"),
-    "test_jax_arrays.py": ("tracker", "yota", "mooncake"),
-    "test_jax_matrix.py": ("tracker", "yota", "mooncake"),
-    "test_jax_rules.py": ("forwarddiff", "tracker", "yota", "mooncake"),
+    "test_flux_model.py": ("tracker", "yota", "mooncake", "reversediff"),
+    "test_jax_arrays.py": ("tracker", "yota", "mooncake", "reversediff"),
+    "test_jax_matrix.py": ("tracker", "yota", "mooncake", "reversediff"),
+    "test_jax_rules.py": ("forwarddiff", "tracker", "yota", "mooncake", "reversediff"),
     "test_jax_threads.py": ("tracker", "mooncake"),
     "test_scenarios_julia.py": ("yota",),
 }

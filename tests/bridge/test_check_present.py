@@ -20,7 +20,7 @@ def test_all_that_are_present_are_asked():
     report = pb.check(f, jnp.array([0.5, 2.0]))
     assert report.ok
     assert {system for system, _ in asked(report)} >= {
-        *("jax", "zygote", "forwarddiff", "tracker", "yota")
+        *("jax", "zygote", "forwarddiff", "tracker", "yota", "reversediff")
     }
     # Second order takes Julia's compiler long: it is there for systems that are named.
     assert ("zygote", "second") not in asked(report)

@@ -132,7 +132,7 @@ def test_jvp_goes_forward():
         np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
-@pytest.mark.ad_systems("zygote", "tracker", "yota", "mooncake")
+@pytest.mark.ad_systems("zygote", "tracker", "yota", "mooncake", "reversediff")
 def test_vjp_may_be_pulled_twice(ad_system):
     value, pull = pb.vjp(pb.from_julia("x -> x .^ 2"), np.array([1.0, 2.0]), backend=ad_system)
     np.testing.assert_allclose(value, [1.0, 4.0])
@@ -165,7 +165,7 @@ def test_complex_gradients_follow_jax(dtype):
     np.testing.assert_allclose(pull(z)[0], want, rtol=1e-5)
 
 
-@pytest.mark.ad_systems("forwarddiff", "tracker")
+@pytest.mark.ad_systems("forwarddiff", "tracker", "reversediff")
 def test_complex_is_refused_where_the_system_cannot(ad_system):
     with pytest.raises(pb.UnsupportedModeError, match="zygote"):
         pb.grad(pb.from_julia("z -> sum(abs2, z)"), backend=ad_system)(np.array([1 + 2j]))
@@ -231,7 +231,7 @@ def test_every_dtype_comes_back_as_it_went(dtype, shape, layout):
         hnp.array_shapes(max_dims=4, max_side=4),
         elements=st.floats(-2, 2, allow_nan=False, width=32),
     ),
-    backend=st.sampled_from(["zygote", "forwarddiff", "tracker"]),
+    backend=st.sampled_from(["zygote", "forwarddiff", "tracker", "reversediff"]),
 )
 def test_gradients_equal_jaxs_on_any_array(x, backend):
     f = pb.from_julia("x -> sum(tanh.(x) .* x .+ exp.(-x .^ 2))")

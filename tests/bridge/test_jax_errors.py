@@ -338,9 +338,10 @@ def test_names_that_cannot_cross():
         julia('x -> Dict("a=b" => x)')(X)
 
 
-def test_complex_results_under_tracker():
-    f = julia("x -> (sum(x .* (1 + 2im)), sum(x))", "tracker")
-    with pytest.raises(Exception, match=r'Tracker cannot do this: .*complex results. Use "zygote"'):
+@pytest.mark.parametrize("system", ["tracker", "reversediff"])
+def test_complex_results(system):
+    f = julia("x -> (sum(x .* (1 + 2im)), sum(x))", system)
+    with pytest.raises(Exception, match=r'cannot do this: .*complex results. Use "zygote"'):
         jax.jit(jax.grad(lambda x: jnp.abs(f(x)[0])))(X)
     np.testing.assert_array_equal(jax.jit(jax.grad(lambda x: f(x)[1]))(X), np.ones(2))
 

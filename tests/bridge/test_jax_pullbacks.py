@@ -22,7 +22,7 @@ def _x64():
 
 
 X = np.array([0.3, -0.5, 1.1])
-REVERSE = ("zygote", "tracker", "yota")
+REVERSE = ("zygote", "tracker", "yota", "reversediff")
 
 
 def twin(x):

@@ -93,7 +93,7 @@ PAIR = {
 @pytest.mark.parametrize("given", [("vjp",), ("jvp",), ("vjp", "jvp")], ids="+".join)
 @pytest.mark.parametrize("transform", ["jacrev", "jacfwd", "hessian", "jvp of grad", "vmap"])
 def test_right_rules_give_right_derivatives_of_every_order(given, transform, system):
-    if system in ("tracker", "yota") and transform != "jacrev":
+    if system in ("tracker", "yota", "reversediff") and transform != "jacrev":
         pytest.skip("the system takes no part")
     f = julia("(x, y) -> x .* y", system, **{name: PAIR[name] for name in given})
     total = lambda f: lambda x, y: jnp.sum(jnp.sin(f(x, y)))  # noqa: E731
@@ -191,7 +191,7 @@ def test_value_and_gradient_are_one_run(x, system):
         count()
         jax.block_until_ready(program(x))
         # ForwardDiff runs once for the value and once for every dozen elements; Yota to trace.
-        assert count() <= (calls if system in ("zygote", "tracker") else 3)
+        assert count() <= (calls if system in ("zygote", "tracker", "reversediff") else 3)
 
 
 def test_what_is_not_used_is_not_computed():
@@ -267,7 +267,7 @@ def test_value_and_derivative_agree_on_being_differentiated(shape, system):
         np.testing.assert_allclose(jnp.sum(slope), 4.0 * n)
 
 
-@pytest.mark.parametrize("system", ["forwarddiff", "tracker"])
+@pytest.mark.parametrize("system", ["forwarddiff", "tracker", "reversediff"])
 def test_detection_is_per_argument(system):
     # Zygote says yes to all arguments inside a gradient, Yota no outside of rules.
     f = julia(

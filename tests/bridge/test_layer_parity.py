@@ -35,7 +35,7 @@ def test_values_and_gradients_are_the_twins(case):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("system", ["forwarddiff", "tracker", "yota"])
+@pytest.mark.parametrize("system", ["forwarddiff", "tracker", "yota", "reversediff"])
 @pytest.mark.parametrize("title", ALL_SYSTEMS)
 def test_every_system_agrees(title, system, dtype):
     case = next(case for case in CASES if case.title == title)

@@ -312,7 +312,8 @@ THROUGH_COMPLEX = {
 }
 
 
+@pytest.mark.parametrize("system", ["tracker", "reversediff"])
 @pytest.mark.parametrize("name", THROUGH_COMPLEX)
-def test_tracker_from_a_real_number_through_complex_ones(name):
+def test_from_a_real_number_through_complex_ones(name, system):
     f = THROUGH_COMPLEX[name]
-    close(pb.grad(f, backend="tracker")(0.3), jax.jacfwd(f)(0.3), rtol=1e-4)
+    close(pb.grad(f, backend=system)(0.3), jax.jacfwd(f)(0.3), rtol=1e-4)

@@ -11,7 +11,7 @@ from quick import by_day
 import pybridge as pb
 
 ND = pb.NonDifferentiable
-JULIA = ["zygote", "forwarddiff", "tracker", "yota"]
+JULIA = ["zygote", "forwarddiff", "tracker", "yota", "reversediff"]
 ANSWER = 2 * np.exp(4.0) / 100
 
 
@@ -132,7 +132,7 @@ end
 """
 
 
-@pytest.mark.parametrize("backend", ["forwarddiff", "tracker"])
+@pytest.mark.parametrize("backend", ["forwarddiff", "tracker", "reversediff"])
 def test_systems_that_follow_values_do_not_follow_it(backend):
     f = pb.from_julia(ASKED)
     s = {"p": 2.0, "n": ND(3.0)}

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from bridge_helpers import SYSTEMS
 from quick import by_day, examples
 
 import pybridge as pb
@@ -33,11 +34,12 @@ def x64():
 @pytest.fixture
 def julia():
     """Evaluate Julia source on the main thread, beside the worker, with the AD systems there."""
-    for package in ("Zygote", "ForwardDiff", "Tracker", "Yota"):
+    for package in ("Zygote", "ForwardDiff", "Tracker", "Yota", "ReverseDiff"):
         session().require(package)
     from juliacall import Main
 
-    Main.seval("import Zygote, ForwardDiff, Tracker, Yota; const CRC = PyBridge.ChainRulesCore")
+    Main.seval("import Zygote, ForwardDiff, Tracker, Yota, ReverseDiff")
+    Main.seval("const CRC = PyBridge.ChainRulesCore")
     return Main.seval
 
 
@@ -134,7 +136,7 @@ def test_jacobian_and_hessian(x64):
     x = np.array([[0.3, -1.2], [0.7, 2.0]])
     f = pb.from_julia(pb.to_julia(lambda x: jnp.sin(x) * x.T))
     want = jax.jacobian(lambda x: jnp.sin(x) * x.T)(x)
-    for backend in ("zygote", "forwarddiff", "tracker", "yota"):
+    for backend in SYSTEMS:
         np.testing.assert_allclose(pb.jacobian(f, backend=backend)(x), want, rtol=1e-12)
     h = pb.from_julia(pb.to_julia(wave))
     for backend in ("zygote", "forwarddiff"):  # over Zygote's rule, and nested duals

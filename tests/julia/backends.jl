@@ -61,14 +61,15 @@ struct AbsentBackend <: PyBridge.AbstractBackend end
             @test PyBridge.hessian(PyBridge.BACKENDS[system], f, ([2.0, 3.0],), Val((1,))) ≈
                   [6.0 4.0; 4.0 -sin(3.0)]
         end
-        for system in (:tracker, :yota)
+        for system in (:tracker, :yota, :reversediff)
             @test_throws PyBridge.UnsupportedModeError PyBridge.hessian(
                 PyBridge.BACKENDS[system], f, ([2.0, 3.0],), Val((1,)))
         end
     end
 
     @testset "what a system cannot do names one that can" begin
-        for (system, other) in ((:zygote, "forwarddiff"), (:tracker, "forwarddiff"))
+        for (system, other) in ((:zygote, "forwarddiff"), (:tracker, "forwarddiff"),
+            (:reversediff, "forwarddiff"))
             error = try
                 PyBridge.pushforward(PyBridge.BACKENDS[system], sin, (1.0,), (1.0,))
             catch e

@@ -1,6 +1,6 @@
 # A package that PyBridge has no eyes for.
-module ReverseDiff
-struct TrackedReal <: Real
+module Nabla
+struct Unseen <: Real
     value::Float64
 end
 end
@@ -35,7 +35,7 @@ end
     end
 
     @testset "systems that read values answer per value" begin
-        for system in (:forwarddiff, :tracker)
+        for system in (:forwarddiff, :tracker, :reversediff)
             b(w, x) = (within_gradient(w) ? 10 : 1) * (within_gradient(x) ? 100 : 1) * w * x
             value, (slope,) = PyBridge.value_and_gradient(
                 PyBridge.BACKENDS[system], b, (2.0, 3.0), Val((1,)))
@@ -51,6 +51,16 @@ end
         @test within_gradient(Any[1.0, x])
     end
 
+    @testset "ReverseDiff's numbers, arrays and arrays of numbers" begin
+        x, xs = ReverseDiff.track(2.0), ReverseDiff.track([1.0 2.0])
+        for value in (x, [x, x], xs, xs', view(xs, 1, :), Any[1.0, x], Real[1.0, x], complex(x, x),
+            [complex(x, x)], (a=1.0, b=xs))
+            @test within_gradient(value)
+        end
+        @test PyBridge.primal((x, xs, [complex(x, 1)])) == (2.0, [1.0 2.0], [2.0 + 1.0im])
+        @test PyBridge.primal_type(eltype(xs)) === Float64
+    end
+
     @testset "agrees with NNlib where NNlib answers" begin
         nnlib(x) = NNlib.within_gradient(x) ? 10x : x
         ours(x) = within_gradient(x) ? 10x : x
@@ -60,10 +70,10 @@ end
     end
 
     @testset "a system that cannot be seen is an error" begin
-        @test_throws PyBridge.DetectionError within_gradient(ReverseDiff.TrackedReal(1.0))
-        @test_throws PyBridge.DetectionError within_gradient([ReverseDiff.TrackedReal(1.0)])
-        message = sprint(showerror, PyBridge.DetectionError(Float64, :ReverseDiff))
-        @test occursin("ReverseDiff", message) && occursin("Zygote", message)
+        @test_throws PyBridge.DetectionError within_gradient(Nabla.Unseen(1.0))
+        @test_throws PyBridge.DetectionError within_gradient([Nabla.Unseen(1.0)])
+        message = sprint(showerror, PyBridge.DetectionError(Float64, :Nabla))
+        @test occursin("Nabla", message) && occursin("Zygote", message)
     end
 
     @testset "false inside a user's own rule" begin

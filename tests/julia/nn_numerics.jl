@@ -273,7 +273,7 @@ end
     @test_throws ArgumentError PyBridge.batchnorm(UNIT[1], state, [1.0;;]; training=true)
     @test state == (mean=[0.5], var=[2.0])
     @test PyBridge.batchnorm(UNIT[1], state, [1.0;;]; training=false)[2] == state
-    for system in (:zygote, :tracker, :yota, :forwarddiff)
+    for system in SYSTEMS
         @test_throws Exception value_and_gradient(
             system, x -> sum(PyBridge.batchnorm(params, state, x)[1]), [1.0;;])
     end

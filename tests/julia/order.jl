@@ -37,9 +37,11 @@ end
         orders = Int[]
         Tracker.forward(x -> Tracker.forward(x -> (push!(orders, order(x)); sum(x)), x)[1], [2.0])
         @test orders == [2]
+        product(x) = x[1]^2 * x[2] * order(x)
+        @test ReverseDiff.hessian(product, [3.0, 1.0]) == [4.0 12.0; 12.0 0.0]
     end
 
-    @testset "$system: of each value" for system in (:forwarddiff, :tracker)
+    @testset "$system: of each value" for system in (:forwarddiff, :tracker, :reversediff)
         by_w(w, x) = w * (1 + order(w)) * (10 + order(x)) * x
         @test PyBridge.value_and_gradient(
             PyBridge.BACKENDS[system], by_w, (2.0, 3.0), Val((1,))) == (120.0, (60.0,))
@@ -55,10 +57,10 @@ end
     end
 
     @testset "a system that cannot be seen is an error" begin
-        for x in (ReverseDiff.TrackedReal(1.0), [ReverseDiff.TrackedReal(1.0)])
+        for x in (Nabla.Unseen(1.0), [Nabla.Unseen(1.0)])
             @test_throws PyBridge.DetectionError order(x)
         end
-        error = PyBridge.DetectionError(Float64, :ReverseDiff, :differentiation_order)
+        error = PyBridge.DetectionError(Float64, :Nabla, :differentiation_order)
         @test startswith(sprint(showerror, error), "differentiation_order: ")
     end
 

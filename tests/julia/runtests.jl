@@ -21,6 +21,7 @@ include("setup.jl")
     include("scenarios.jl")
     include("mooncake.jl")
     include("interface.jl")
+    include("reversediff.jl")
     include("docstrings.jl")
     include("formalities.jl")
 end

@@ -9,16 +9,17 @@ using FiniteDiff: FiniteDiff
 using Flux: Flux
 using ForwardDiff: ForwardDiff
 using InteractiveUtils: InteractiveUtils
-using LinearAlgebra: Diagonal
+using LinearAlgebra: Diagonal, LinearAlgebra
 using Mooncake: Mooncake
 using NNlib: NNlib
 using PyBridge: PyBridge, is_differentiating, within_gradient
+using ReverseDiff: ReverseDiff
 using Test: @inferred, @test, @test_throws, @testset, detect_ambiguities, detect_unbound_args
 using Tracker: Tracker
 using Yota: Yota
 using Zygote: Zygote
 
-const SYSTEMS = (:zygote, :forwarddiff, :tracker, :yota, :mooncake)
+const SYSTEMS = (:zygote, :forwarddiff, :tracker, :yota, :mooncake, :reversediff)
 const LONG = haskey(ENV, "PYBRIDGE_LONG_TESTS")
 
 """

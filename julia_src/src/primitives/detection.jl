@@ -18,10 +18,10 @@ function Base.showerror(io::IO, e::DetectionError)
         nameof(e.type), ").")
 end
 
-const SEEN = ("Zygote", "ForwardDiff", "Tracker", "Yota", "Mooncake", "Enzyme")
+const SEEN = ("Zygote", "ForwardDiff", "Tracker", "Yota", "Mooncake", "ReverseDiff", "Enzyme")
 
 # Number and array types of these packages carry derivatives, and no method here knows them.
-const UNSEEN_SYSTEMS = (:ReverseDiff, :AutoGrad, :Nabla, :DualNumbers,
+const UNSEEN_SYSTEMS = (:AutoGrad, :Nabla, :DualNumbers,
     :HyperDualNumbers, :HyperDualNumbersX, :TaylorDiff, :TaylorSeries, :Diffractor, :ADOLC,
     :AutoDiff, :TaylorIntegration, :MultiFloatsAD)
 
@@ -32,9 +32,10 @@ Tell whether `x` carries a derivative here: whether the calling code is being
 differentiated, as far as the AD system lets `x` show it. Containers (tuples, named tuples,
 dictionaries, arrays of arrays) answer for their leaves.
 
-Zygote, Yota, Mooncake and Enzyme see every value inside a gradient as differentiated; ForwardDiff
-and Tracker answer per value. Under Yota only rules see the truth, so act on the answer with
-`PyBridge.cond`. Inside a user's own `rrule` values are plain and the answer is `false`.
+Zygote, Yota, Mooncake and Enzyme see every value inside a gradient as differentiated; ForwardDiff,
+Tracker and ReverseDiff answer per value. Under Yota only rules see the truth, so act on the
+answer with `PyBridge.cond`. Inside a user's own `rrule` values are plain and the answer is
+`false`.
 
 The twin in Python is `pybridge.within_gradient`. `NNlib.within_gradient`, which Flux's
 layers ask, gives the same answers wherever it gives one.
