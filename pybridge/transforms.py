@@ -322,12 +322,15 @@ def _system(f: Any, backend: str) -> str:
     return backend
 
 
+# Imported when they are first needed, and remembered: the statement takes a microsecond.
+@functools.cache
 def _julia() -> Any:
     from .interop import julia_derivatives
 
     return julia_derivatives
 
 
+@functools.cache
 def _lowering() -> Any:
     from .lowering import derivatives
 

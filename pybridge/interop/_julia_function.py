@@ -64,12 +64,9 @@ class JuliaFunction:
 
     def __call__(self, *args: Any) -> Any:
         """Call the Julia function with numbers, arrays and trees of them."""
-        leaves, tree = jax.tree_util.tree_flatten(args)
-        # In a plain tuple of arrays, which has to be quick, there is no other node.
-        if tree.num_nodes > len(leaves) + 1 and holds_nondifferentiable(args):
+        if holds_nondifferentiable(args):
             args = plain(args)
-            leaves = jax.tree_util.tree_leaves(args)
-        if any(map(_wants_program, leaves)):
+        if any(map(_wants_program, jax.tree_util.tree_leaves(args))):
             from ._call import call_traced
 
             return call_traced(self, args)

@@ -6,9 +6,8 @@ import linecache
 from dataclasses import dataclass
 from typing import Any
 
-from .. import _backends
 from ..jaxprs import Location
-from ..julia import require, session
+from ..julia import session
 from ._julia_function import JuliaFunction
 
 # The name of the file that source given to `from_julia` has in Julia.
@@ -43,7 +42,6 @@ def observe(f: JuliaFunction, args: tuple[Any, ...], backend: str) -> tuple[Sigh
         What was seen, in order; what came before an exception, if there was one.
     """
     running = session()
-    require(_backends.row(backend))
     result = f.handle.run("observation", args, backend=backend, layout=f.layout)
     number = int(result.raw())
     text = running.call(lambda library: library.request("observation", number))

@@ -19,7 +19,7 @@ from .._errors import (
     explain,
 )
 from ..finite import double_precision
-from ..julia import PullbackHandle, Result, as_leaf, public, require
+from ..julia import PullbackHandle, Result, as_leaf, public
 from ..primitives import holds_nondifferentiable, plain
 from ._julia_function import JuliaFunction
 
@@ -164,7 +164,6 @@ def representations(
 def _run(
     f: JuliaFunction, operation: str, args: tuple[Any, ...], backend: str, numbers: _Numbers
 ) -> Result:
-    require(_backends.row(backend))
     try:
         return f.handle.run(operation, args, backend=backend, argnums=numbers, layout=f.layout)
     except JuliaError as error:
@@ -201,7 +200,7 @@ def _is_for_jax(tree: Any) -> bool:
     Julia's systems differentiate whole arguments. In one with a `NonDifferentiable` some leaves
     must not be asked for.
     """
-    return is_traced(tree) or holds_nondifferentiable(tree)
+    return holds_nondifferentiable(tree) or is_traced(tree)
 
 
 def _by_jax(transformed: Callable[..., Any], args: tuple[Any, ...]) -> Any:

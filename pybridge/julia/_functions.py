@@ -11,8 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._backends import row
 from .._errors import ArgumentTypeError, explain
+from ._library import Prepared
 from ._session import session
+from ._systems import require
 from ._wire import Structure, as_leaf, jax_array, spec, unholdable
 
 
@@ -72,7 +75,7 @@ class JuliaHandle:
         self.number = number
         self.identity = identity
         self.signatures: dict[Any, Any] = {}
-        self._prepared: dict[Any, int] = {}
+        self._prepared: dict[Any, Prepared] = {}
         weakref.finalize(self, _release, self._session, self.number, self._prepared)
 
     def outputs(self, text: str, extents: str, layout: str) -> tuple[Structure, list[int]]:
@@ -107,12 +110,16 @@ class JuliaHandle:
             operation: `"call"`, `"value_and_grad"`, `"value_aux_and_grad"`, `"pullback"`,
                 `"pushforward"`, `"jacobian"` or `"hessian"`.
             args: the arguments, trees of numbers and arrays.
-            backend: the AD system.
+            backend: the AD system; its packages are loaded where they are not.
             argnums: which arguments to differentiate, from 0.
             layout: `"logical"` or `"reversed"`.
 
         Returns:
             The result.
+
+        Raises:
+            BackendNotLoadedError: the system's package cannot be installed or loaded.
+            BridgeError: what Julia threw.
         """
         leaves, treedef = jax.tree_util.tree_flatten(args)
         arrays = [as_leaf(leaf, f"argument leaf {i}") for i, leaf in enumerate(leaves)]
@@ -124,9 +131,11 @@ class JuliaHandle:
             if key not in self._prepared:
                 numbers = ",".join(str(n + 1) for n in argnums)
                 fields = (operation, self.number, backend, numbers, layout, spec(treedef, kinds))
-                self._prepared[key] = int(library.request("prepare", *fields))
+                self._prepared[key] = Prepared(int(library.request("prepare", *fields)))
 
         if key not in self._prepared:
+            if backend:
+                require(row(backend))
             self._session.call(prepare)  # on the worker, so that two threads do not both do it
         prepared = self._prepared[key]
         structure, results = self._session.run(lambda library: library.run(prepared, arrays))
@@ -158,10 +167,10 @@ def _keeper() -> JuliaHandle:
     return JuliaHandle("PyBridge.Lowering.keep_constant")
 
 
-def _release(session_: Any, number: int, prepared: dict[Any, int]) -> None:
+def _release(session_: Any, number: int, prepared: dict[Any, Prepared]) -> None:
     def work(library: Any) -> None:
-        for one in prepared.values():
-            library.request("release_prepared", one)
+        for call in prepared.values():
+            library.request("release_prepared", call.number)
         library.request("release_function", number)
 
     session_.post(work)

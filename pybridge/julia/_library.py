@@ -27,7 +27,12 @@ from .._errors import (
 from ._wire import Structure, addresses
 
 _SEPARATOR = "\x1f"
+
+# How many integers there is room for in what Julia returns; boundary.jl has the 62 besides two.
+_PLACES = 64
+
 _I64 = ctypes.c_int64
+_BYTES = ctypes.c_char * 0
 _function = functools.cache(ctypes.CFUNCTYPE(_I64, _I64, _I64, _I64))
 
 # Calls the C function at an address with three integers. The last argument is what has to stay
@@ -55,6 +60,23 @@ _ERRORS: dict[str, type[BridgeError]] = {
 }
 
 
+class Prepared:
+    """A call that is ready to run in Julia.
+
+    Attributes:
+        number: its number there.
+        latest: the number of its latest result's structure, the structure, and the extents: what
+            the next call most likely returns.
+    """
+
+    __slots__ = ("latest", "number")
+
+    def __init__(self, number: int):
+        """Keep the number."""
+        self.number = number
+        self.latest: tuple[int, Structure, Sequence[int]] | None = None
+
+
 class Library:
     """Julia's side of the bridge, for one user at a time."""
 
@@ -62,7 +84,7 @@ class Library:
         """Keep the addresses of the five C functions, and the way to call them."""
         self._request, self._run, self._shapes, self._fetch, self._program = functions
         self._enter = enter
-        self._out = array("q", bytes(8 * 64))
+        self._out = array("q", bytes(8 * _PLACES))
         self._out_address = self._out.buffer_info()[0]
         self._structures: dict[int, Structure] = {}
 
@@ -77,29 +99,46 @@ class Library:
         return ctypes.string_at(address, length).decode()
 
     def run(
-        self, prepared: int, arrays: Sequence[np.ndarray]
+        self, prepared: Prepared, arrays: Sequence[np.ndarray]
     ) -> tuple[Structure, list[np.ndarray]]:
         """Run a prepared call.
 
         Args:
-            prepared: its number.
+            prepared: the call.
             arrays: the arguments' leaves.
 
         Returns:
             The structure of the result, and its leaves as new arrays.
         """
-        self._call(self._run, addresses(arrays), prepared, arrays)
+        expected = self._expect(prepared)
+        self._call(self._run, addresses(arrays), prepared.number, (arrays, expected))
+        if expected is not None and self._out[0] == 0:
+            return expected
         kind, extents = self._out[:2]
         shapes = self._out[2 : 2 + extents]
-        if extents > 62:
+        if extents > _PLACES - 2:
             shapes = array("q", bytes(8 * extents))
             self._call(self._shapes, shapes)
         structure = self._structures.get(kind)
         if structure is None:
             structure = Structure(self.request("structure", kind))
             self._structures[kind] = structure
+        prepared.latest = kind, structure, shapes
         leaves = structure.empty(shapes)
         self._call(self._fetch, _data(leaves), keep=leaves)
+        return structure, leaves
+
+    def _expect(self, prepared: Prepared) -> tuple[Structure, list[np.ndarray]] | None:
+        """Make arrays for a result like the latest, and tell Julia; a call more is spared so."""
+        self._out[0] = 0
+        if prepared.latest is None:
+            return None
+        kind, structure, extents = prepared.latest
+        count = 2 + len(extents) + len(structure.kinds)
+        if count > _PLACES:
+            return None
+        leaves = structure.empty(extents)
+        self._out[:count] = array("q", [kind, len(extents), *extents, *_writable_data(leaves)])
         return structure, leaves
 
     def run_program(
@@ -123,6 +162,11 @@ class Library:
 
 def _data(arrays: Sequence[np.ndarray]) -> array:
     return array("q", [x.__array_interface__["data"][0] for x in arrays])
+
+
+def _writable_data(arrays: Sequence[np.ndarray]) -> list[int]:
+    """Do what `_data` does for arrays of our own, in a third of the time."""
+    return [ctypes.addressof(_BYTES.from_buffer(x)) for x in arrays]
 
 
 def exception_of(kind: str, message: str, lines: str) -> BaseException:

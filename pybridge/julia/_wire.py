@@ -62,7 +62,8 @@ def as_leaf(x: Any, path: str) -> np.ndarray:
         leaf = leaf.astype(leaf.dtype.newbyteorder("="), copy=False)
         if leaf.dtype not in _CODES:
             raise _no_array(x, path)
-    return np.require(leaf, requirements=("C", "A"))
+    flags = leaf.flags
+    return leaf if flags.c_contiguous and flags.aligned else np.require(leaf, None, ("C", "A"))
 
 
 def _no_array(x: Any, path: str) -> ArgumentTypeError:
@@ -179,13 +180,15 @@ class Structure:
     Attributes:
         text: the spec.
         kinds: dtype and rank of each leaf.
+        treedef: the structure as JAX writes it.
     """
 
     def __init__(self, text: str):
         """Parse a spec."""
         self.text = text
         self.kinds: list[tuple[np.dtype, int]] = []
-        self._tree, _ = self._parse(text, 0)
+        tree, _ = self._parse(text, 0)
+        self.treedef: Any = jax.tree_util.tree_structure(tree)
 
     def empty(self, extents: Sequence[int]) -> list[np.ndarray]:
         """Make arrays for the leaves, given all their extents one after the other."""
@@ -195,14 +198,9 @@ class Structure:
             start += rank
         return arrays
 
-    @property
-    def treedef(self) -> Any:
-        """The structure as JAX writes it."""
-        return jax.tree_util.tree_structure(self.build(range(len(self.kinds))))
-
     def build(self, leaves: Sequence[Any]) -> Any:
         """Put leaves in their places: tuples, named tuples and None."""
-        return _build(self._tree, leaves)
+        return jax.tree_util.tree_unflatten(self.treedef, leaves)
 
     def _parse(self, text: str, i: int) -> tuple[Any, int]:
         if text[i] == "n":
@@ -218,7 +216,8 @@ class Structure:
                 child, i = self._parse(text, i)
                 children.append(child)
                 i += text[i] == ","
-            return (_named(tuple(names)) if close == "}" else tuple, children), i + 1
+            tree = _named(tuple(names))(*children) if close == "}" else tuple(children)
+            return tree, i + 1
         match = re.compile(r"(\w+):(\d+)").match(text, i)
         assert match is not None, f"Julia sent a malformed spec: {text}"
         self.kinds.append((np.dtype(match[1]), int(match[2])))
@@ -233,13 +232,3 @@ def _named(names: tuple[str, ...]) -> type:
     named: Any = namedtuple("NamedTuple", names, rename=True)
     named._julia_names = names
     return named
-
-
-def _build(tree: Any, leaves: Sequence[Any]) -> Any:
-    if tree is None:
-        return None
-    if isinstance(tree, int):
-        return leaves[tree]
-    kind, children = tree
-    built = [_build(child, leaves) for child in children]
-    return tuple(built) if kind is tuple else kind(*built)

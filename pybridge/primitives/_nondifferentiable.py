@@ -172,6 +172,10 @@ jax.tree_util.register_pytree_with_keys(NonDifferentiable, _flatten_with_keys, _
 
 def holds_nondifferentiable(tree: Any) -> bool:
     """Tell whether there is a `NonDifferentiable` in a tree."""
+    leaves, treedef = jax.tree_util.tree_flatten(tree)
+    # A tuple of arrays, which has to be quick, has no other node.
+    if treedef.num_nodes <= len(leaves) + 1:
+        return _is_own(tree)
     return any(map(_is_own, jax.tree_util.tree_leaves(tree, is_leaf=_is_own)))
 
 
