@@ -36,11 +36,12 @@ def output(*command: str) -> str:
 
 
 def versions() -> str:
-    """Name the systems, all of which have to be there."""
-    absent = [backend.name for backend in pb.backends() if not backend.available]
+    """Name the systems, all of which have to be there but those that are not yet run."""
+    systems = pb.backends()
+    absent = [b.name for b in systems if not b.available and not b.experimental]
     if absent:
         sys.exit(f"update_tables: not available: {', '.join(absent)}")
-    named = ", ".join(f"{b.name} ({b.package} {b.version})" for b in pb.backends())
+    named = ", ".join(f"{b.name} ({b.package} {b.version})" for b in systems if b.available)
     return f"Systems: {named}.\n\n"
 
 

@@ -34,9 +34,9 @@ def grad(
             from `pb.from_julia`.
         argnums: which argument, or arguments, to differentiate, from 0.
         backend: `"jax"`, `"finite"`, `"zygote"`, `"forwarddiff"`, `"tracker"`, `"yota"`,
-            `"mooncake"`, `"enzyme"`, or `"di:"` and an expression of ADTypes for any other that
-            DifferentiationInterface reaches, such as `"di:AutoFiniteDiff()"`. For a function from
-            `pb.from_julia`, `"jax"` means the system in its `ad`, asked for the function itself:
+            `"mooncake"`, `"reversediff"`, `"enzyme"`, or `"di:"` and an expression of ADTypes for
+            any other that DifferentiationInterface reaches, such as `"di:AutoFiniteDiff()"`. For a
+            function from `pb.from_julia`, `"jax"` means the system in its `ad`, asked for the function itself:
             rules in `vjp=` and `jvp=` are for `jax.grad`. A Python function on one of Julia's
             systems is lowered to Julia first, see `pb.lower`.
         has_aux: whether `f` returns `(value, aux)`; then so does the gradient function, with
@@ -138,7 +138,8 @@ def jvp(
         f: see `grad`; any value.
         primals: the arguments, as a tuple or list.
         tangents: one for each, of its structure and shape.
-        backend: see `grad`. Zygote, Tracker and Yota have no forward mode and refuse.
+        backend: see `grad`. Zygote, Tracker, Yota and ReverseDiff have no forward mode and
+            refuse.
 
     Returns:
         The value, and its tangent.
@@ -270,7 +271,7 @@ def hessian(
         f: see `grad`.
         argnums: see `grad`.
         backend: see `grad`. Zygote goes forward over reverse, with ForwardDiff, and Mooncake with
-            itself; Tracker and Yota have no second order and refuse.
+            itself; Tracker, Yota and ReverseDiff have no second order and refuse.
 
     Returns:
         A function of the same arguments. For each pair of leaves of the arguments it returns

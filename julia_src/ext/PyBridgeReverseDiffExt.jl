@@ -5,6 +5,7 @@ module PyBridgeReverseDiffExt
 
 using ChainRulesCore: ChainRulesCore, NoTangent
 using LinearAlgebra: LinearAlgebra
+using NNlib: NNlib
 using PrecompileTools: @compile_workload
 using PyBridge: PyBridge, ForwardDiffBackend, ReverseDiffBackend
 using ReverseDiff: ReverseDiff, SpecialInstruction, TrackedArray, TrackedReal
@@ -19,6 +20,8 @@ const TrackedComplex = Union{Complex{<:TrackedReal},AbstractArray{<:Complex{<:Tr
 
 PyBridge.within_gradient(::TrackedReal) = true
 PyBridge.within_gradient(::AbstractArray{<:TrackedReal}) = true
+# What Flux's layers ask. NNlib and ReverseDiff have no method, so they would not train.
+NNlib.within_gradient(::Union{TrackedReal,AbstractArray{<:TrackedReal}}) = true
 PyBridge.differentiation_order(x::TrackedReal) =
     1 + PyBridge.differentiation_order(ReverseDiff.value(x))
 

@@ -266,7 +266,8 @@ def flux(model: Any, *, ad: str = "zygote", using: str | Sequence[str] = ()) -> 
     Args:
         model: Julia source whose value is a Flux model, or a juliacall value that is one.
         ad: the AD system for reverse mode: `"zygote"`, `"forwarddiff"`, `"tracker"`, `"yota"`,
-            `"mooncake"`, `"enzyme"`, or an expression of ADTypes such as `"di:AutoFiniteDiff()"`.
+            `"mooncake"`, `"reversediff"`, `"enzyme"`, or an expression of ADTypes such as
+            `"di:AutoFiniteDiff()"`.
         using: other Julia packages that the source names.
 
     Returns:

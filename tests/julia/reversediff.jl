@@ -47,6 +47,20 @@
               (22.0, ([6.0, 8.0], [2.0, 4.0]))
     end
 
+    @testset "NNlib's question, and Flux's layers" begin
+        asked(x) = NNlib.within_gradient(x) ? 2 * sum(x) : sum(x)
+        @test asked([1.0, 2.0]) == 3.0
+        @test gradient(asked, [1.0, 2.0]) == [2.0, 2.0]
+        @test gradient(x -> NNlib.within_gradient(x) ? x^2 : x, 3.0) == 6.0
+        x = [1.0 2.0 4.0; 3.0 5.0 1.0;;;]
+        norm = Flux.InstanceNorm(3)
+        weights = [1.0 -2.0 3.0; 0.5 0.0 2.0;;;]
+        @test gradient(x -> sum(weights .* norm(x)), x) ≈
+              gradient(x -> sum(weights .* Flux.normalise(x; dims=1, eps=norm.ϵ)), x)
+        # They cannot train under ReverseDiff, and say so where they did nothing before.
+        @test_throws MethodError gradient(x -> sum(Flux.Dropout(0.5)(x)), [1.0, 2.0])
+    end
+
     @testset "complex arguments and results are refused" begin
         @test_throws PyBridge.UnsupportedModeError gradient(abs2, 1.0 + 2im)
         _, back = PyBridge.pullback(system, x -> complex(x, 2x), (1.0,), Val((1,)))
