@@ -36,9 +36,9 @@ def grad(
         backend: `"jax"`, `"finite"`, `"zygote"`, `"forwarddiff"`, `"tracker"`, `"yota"`,
             `"mooncake"`, `"reversediff"`, `"enzyme"`, or `"di:"` and an expression of ADTypes for
             any other that DifferentiationInterface reaches, such as `"di:AutoFiniteDiff()"`. For a
-            function from `pb.from_julia`, `"jax"` means the system in its `ad`, asked for the function itself:
-            rules in `vjp=` and `jvp=` are for `jax.grad`. A Python function on one of Julia's
-            systems is lowered to Julia first, see `pb.lower`.
+            function from `pb.from_julia`, `"jax"` means the system in its `ad`, asked for the
+            function itself: rules in `vjp=` and `jvp=` are for `jax.grad`. A Python function on
+            one of Julia's systems is lowered to Julia first, see `pb.lower`.
         has_aux: whether `f` returns `(value, aux)`; then so does the gradient function, with
             the gradient in place of the value.
 

@@ -7,14 +7,19 @@ function by_rule(f::CoDual, xs::CoDual...)
     fargs = (f, xs...)
     primals = map(Mooncake.primal, fargs)
     y, pull = ChainRulesCore.rrule(primals...)
-    # An array that stands in two places of the value gets a cotangent in each, as a rule has it.
-    ȳ = Mooncake.fdata(Mooncake.zero_tangent_internal(y, Mooncake.NoCache()))
+    ȳ = Mooncake.fdata(zeros_for(y))
     function back(rdata)
         seed = PyBridge.chain(y, natural(y, Mooncake.tangent(ȳ, rdata)))
         return map(receive, fargs, pull(seed))
     end
     return CoDual(y, ȳ), back
 end
+
+# An array that stands in two places of the value gets a cotangent in each, as a rule has it.
+zeros_for(y) = Mooncake.zero_tangent(y)
+zeros_for(y::Union{Tuple,NamedTuple}) =
+    Mooncake.tangent_type(typeof(y)) === Mooncake.NoTangent ? Mooncake.NoTangent() :
+    map(zeros_for, y)
 
 # Add a cotangent where Mooncake keeps it, and return the part that it hands on.
 function receive(x::CoDual, x̄)

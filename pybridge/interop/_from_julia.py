@@ -52,8 +52,8 @@ def from_julia(
         ad: the AD system for reverse mode: `"zygote"`, `"forwarddiff"`, `"tracker"`, `"yota"`,
             `"mooncake"`, `"reversediff"`, `"enzyme"`, or an expression of ADTypes such as
             `"di:AutoFiniteDiff()"`. Forward mode, and forward over reverse, is ForwardDiff's. A
-            ChainRules `rrule` or `frule` of the function itself is used with all of them. (`pb.grad` asks the system
-            alone: there only Zygote and Yota read ChainRules.)
+            ChainRules `rrule` or `frule` of the function itself is used with all of them.
+            (`pb.grad` asks the system alone: there only Zygote and Yota read ChainRules.)
         layout: `"logical"`: `A[i, j]` is the same element on both sides (from 0 here, from 1
             there); XLA transposes what has two axes or more. `"reversed"`: the axes are
             reversed, and nothing is transposed: an array of shape (N, C, H, W) is a Julia array
