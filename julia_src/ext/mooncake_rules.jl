@@ -59,3 +59,9 @@ for method in methods(ChainRulesCore.rrule)
         ::Type{MinimalCtx}, ::Type{ReverseMode}, ::Type{<:$signature}) = true
     @eval Mooncake.rrule!!(f::CoDual{<:$F}, xs::CoDual...) = by_rule(f, xs...)
 end
+
+# Linear systems that a program solves: ChainRules' rule of them asks the system that calls it.
+# Going forward, the derivative is that of the solver's steps, and what is left over is zero.
+Mooncake.@mooncake_overlay PyBridge.Lowering.linear_solve_as(
+    mode::PyBridge.Lowering.Mode, args...
+) = PyBridge.Lowering.solve_by_residual(PyBridge.Lowering.run_solver, args...)

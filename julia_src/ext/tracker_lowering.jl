@@ -42,14 +42,5 @@ trackable(x::Complex) = fill(x)
 number_or_array(x) = x
 number_or_array(x::AbstractArray{<:Complex,0}) = x[]
 
-# The value is that of plain numbers; what is tracked is the right-hand side less its product.
-function Lowering.linear_solve_as(::Tracks, programs, matvec, vecmat, solve, transposed, b)
-    plain = map(xs -> map(PyBridge.primal, xs), (matvec, vecmat, solve, transposed))
-    y = Lowering.as_tuple(Lowering.linear_solve(programs, plain..., map(PyBridge.primal, b)))
-    x = y[1:length(b)]
-    product = Lowering.as_tuple(programs[1](matvec..., x...))
-    adjoint(x̄) = Lowering.adjoint_solved(programs, plain..., x̄)
-    solution = Lowering.Solution(x, adjoint)
-    found = Lowering.as_tuple(solution(map(Lowering.Lax.sub, b, product)...))
-    return Lowering.only_or_all((found..., y[length(b)+1:end]...))
-end
+Lowering.linear_solve_as(::Tracks, args...) =
+    Lowering.solve_by_residual(Lowering.linear_solve, args...)

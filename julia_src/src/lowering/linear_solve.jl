@@ -12,7 +12,8 @@ linear_solve(programs, matvec, vecmat, solve, transposed, b) = linear_solve_as(
     modes((matvec..., b...)), programs, matvec, vecmat, solve, transposed, b)
 register(:linear_solve, linear_solve)
 
-linear_solve_as(::Mode, programs, matvec, vecmat, solve, transposed, b) =
+linear_solve_as(::Mode, args...) = run_solver(args...)
+run_solver(programs, matvec, vecmat, solve, transposed, b) =
     programs[3](map(primal ∘ settled, solve)..., b...)
 
 as_tuple(y::Tuple) = y
@@ -58,4 +59,20 @@ forward(s::Solution, residuals...) = only_or_all(s.x)
 function pull(s::Solution, ::Val{i}, ȳ, y, residuals...) where {i}
     given = y isa Tuple ? parts_of(ȳ, length(y)) : (ȳ,)
     return s.adjoint(map(filled, s.x, given))[i]
+end
+
+"""
+    solve_by_residual(solved, programs, matvec, vecmat, solve, transposed, b)
+
+Do what `linear_solve` does where a system records, or derives, what it meets. The value is that
+of `solved` on plain numbers; the derivative goes through the right-hand side less its product.
+"""
+function solve_by_residual(solved, programs, matvec, vecmat, solve, transposed, b)
+    plain = map(xs -> map(primal, xs), (matvec, vecmat, solve, transposed))
+    y = as_tuple(solved(programs, plain..., map(primal, b)))
+    x = y[1:length(b)]
+    product = as_tuple(programs[1](matvec..., x...))
+    adjoint(x̄) = adjoint_solved(programs, plain..., x̄)
+    found = as_tuple(Solution(x, adjoint)(map(Lax.sub, b, product)...))
+    return only_or_all((found..., y[length(b)+1:end]...))
 end
