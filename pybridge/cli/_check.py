@@ -162,7 +162,7 @@ def _check_target(options: argparse.Namespace) -> int:
     progress = console(stderr=True)
     # Those that the function needs anyway: Julia's packages show their own progress.
     names = options.backend or (NAMES if isinstance(function, JuliaFunction) else ())
-    _prepared(names, progress)
+    _prepared(names, progress, asked=bool(options.backend))
 
     from ..consistency import check
 
@@ -223,7 +223,7 @@ def _check_suites(options: argparse.Namespace) -> int:
         _list([(case.name, case.title) for name in names for case in cases[name]])
         return OK
     progress = console(stderr=True)
-    systems = _prepared(options.backend or NAMES, progress)
+    systems = _prepared(options.backend or NAMES, progress, asked=bool(options.backend))
     with progress.status("asking", spinner="dots") as status:
         results = run_suites(cases, systems, status.update)
     _show_suites(results, options)
@@ -279,7 +279,7 @@ def _check_layers(options: argparse.Namespace) -> int:
 
     progress = console(stderr=True)
     names = [name for name in options.backend or NAMES if name != "jax"]
-    systems = _prepared(names, progress)
+    systems = _prepared(names, progress, asked=bool(options.backend))
     rows = []
     with progress.status("comparing", spinner="dots") as status:
         answers = compare_layers(load_layers(), systems, progress=status.update)
@@ -303,8 +303,8 @@ def _keep(items: Iterable[Any], where: list[Any]) -> Iterator[Any]:
         yield item
 
 
-def _prepared(names: Sequence[str], progress: Console) -> list[Any]:
-    """Make AD systems ready.
+def _prepared(names: Sequence[str], progress: Console, *, asked: bool) -> list[Any]:
+    """Make AD systems ready; with `asked`, those as well that are not installed unless named.
 
     Progress goes to stderr, that of juliapkg as well, so that stdout can be a file. No spinner
     while Julia starts: Pkg shows its own progress there.
@@ -316,7 +316,7 @@ def _prepared(names: Sequence[str], progress: Console) -> list[Any]:
         if progress.is_terminal:
             progress.print(f"making {name} ready", style="dim")
         with contextlib.redirect_stdout(sys.stderr):
-            systems.append(prepare(name))
+            systems.append(prepare(name, asked=asked))
     return systems
 
 

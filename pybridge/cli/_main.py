@@ -99,4 +99,4 @@ def _provision(options: argparse.Namespace) -> int:
     rows = [(s.package, s.version or "absent", s.reason or "") for s in systems]
     rows += [(package, state, "") for package, state in others.items()]
     _print_sections({"Installed": rows})
-    return OK if all(system.available for system in systems) else FAILED
+    return OK if all(system.available or system.experimental for system in systems) else FAILED

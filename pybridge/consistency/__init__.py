@@ -1,5 +1,6 @@
 """Where AD systems disagree, and why."""
 
+from ..julia import prepare as prepare
 from ._check import check as check
 from ._wording import join as join
 from .findings import KINDS as KINDS
@@ -24,7 +25,6 @@ from .report import to_json as to_json
 from .report import to_markdown as to_markdown
 from .report import writable as writable
 from .report import write as write
-from .subject import prepare as prepare
 from .suites import SUITES as SUITES
 from .suites import Answer as Answer
 from .suites import Known as Known

@@ -9,9 +9,10 @@ from .._backends import NAMES, Backend, row
 from .._config import setting
 from .._errors import ArgumentValueError, explain
 from ..interop import JuliaFunction
+from ..julia import prepare
 from ._check_run import CheckRun
 from .findings import Report
-from .subject import Allowed, Subject, check_names, has_julia, prepare
+from .subject import Allowed, Subject, check_names, has_julia
 
 
 def check(
@@ -85,6 +86,7 @@ def backends_for(f: Any, names: Sequence[str] | None) -> tuple[Backend, ...]:
     """Find the systems that can differentiate the function, absent ones with the reason."""
     if isinstance(names, str):
         names = (names,)
+    asked = names is not None
     if names is None:
         names = NAMES if isinstance(f, JuliaFunction) else _present()
     elif not names:
@@ -97,7 +99,7 @@ def backends_for(f: Any, names: Sequence[str] | None) -> tuple[Backend, ...]:
                 "always the reference.",
             )
         )
-    return tuple(map(prepare, dict.fromkeys((*names, "finite"))))
+    return tuple(prepare(name, asked=asked) for name in dict.fromkeys((*names, "finite")))
 
 
 def _present() -> Sequence[str]:

@@ -24,6 +24,7 @@ if _TYPE_CHECKING:
     from ._session import session as session
     from ._systems import backends as backends
     from ._systems import load as load
+    from ._systems import prepare as prepare
     from ._systems import require as require
     from ._wire import DTYPES as DTYPES
     from ._wire import Structure as Structure
@@ -55,6 +56,7 @@ __getattr__, __dir__ = _imported_later(
         "expose": "_callbacks",
         "jax_array": "_wire",
         "load": "_systems",
+        "prepare": "_systems",
         "lowered_handle": "_functions",
         "public": "_functions",
         "read_leaves": "_callbacks",

@@ -49,6 +49,11 @@ def folder(package: str, project: str, julia_version: str) -> Path:
     return root.resolve() / f"{package.lower()}-julia{minor}-{digest}"
 
 
+def is_installed(session: Running, package: str) -> bool:
+    """Tell whether the environment of a package is there."""
+    return (folder(package, session.project, session.julia_version) / _DONE).exists()
+
+
 def load(session: Running, package: str) -> str:
     """Load a package into the running Julia, installing it first where that is needed.
 
@@ -65,7 +70,7 @@ def load(session: Running, package: str) -> str:
     if package in entries():
         _check_julia(package, session.julia_version)
         place = folder(package, session.project, session.julia_version)
-        if not (place / _DONE).exists():
+        if not is_installed(session, package):
             _install(session, package, place)
         session.call(lambda library: library.request("environment", place))
     try:

@@ -166,7 +166,7 @@ def _data(arrays: Sequence[np.ndarray]) -> array:
 
 def _writable_data(arrays: Sequence[np.ndarray]) -> list[int]:
     """Do what `_data` does for arrays of our own, in a third of the time."""
-    return [ctypes.addressof(_BYTES.from_buffer(x)) for x in arrays]
+    return [ctypes.addressof(_BYTES.from_buffer(x.data)) for x in arrays]
 
 
 def exception_of(kind: str, message: str, lines: str) -> BaseException:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from importlib.metadata import version
 
 from .._backends import NAMES, Backend, row
-from .._errors import BridgeError
+from .._errors import BackendNotLoadedError, BridgeError
+from ._environments import is_installed
 from ._session import session
 
 
@@ -41,8 +42,9 @@ def require(system: Backend) -> str:
 def backends() -> list[Backend]:
     """List all AD systems with what is known about each.
 
-    Starts Julia and installs what is missing, as the first use of each system would. A system
-    that cannot be had is listed with the reason; the others are not affected.
+    Starts Julia and installs what is missing, as the first use of each system would, but for a
+    system that pybridge's own tests have not run. A system that cannot be had is listed with the
+    reason; the others are not affected.
 
     Returns:
         One `Backend` a system, in a fixed order: jax, finite, then those of Julia.
@@ -54,11 +56,27 @@ def backends() -> list[Backend]:
 
     The twin in Julia is `PyBridge.BACKENDS` with `PyBridge.check_available`.
     """
-    return [_try(name) for name in NAMES]
+    return [prepare(name, asked=False) for name in NAMES]
 
 
-def _try(name: str) -> Backend:
+def prepare(name: str, *, asked: bool = True) -> Backend:
+    """Make an AD system ready, or say why it cannot be had.
+
+    Args:
+        name: its name.
+        asked: whether somebody named it. One that pybridge's own tests have not run is installed
+            only then.
+
+    Raises:
+        UnknownBackendError: there is no such system.
+    """
+    found = row(name)
     try:
+        if found.experimental and not asked and not is_installed(session(), found.package):
+            raise BackendNotLoadedError(
+                f"{found.package} is not installed, and is not unless it is asked for, by "
+                f'backend="{name}": pybridge\'s own tests have not run it yet.'
+            )
         return load(name)
     except BridgeError as error:
-        return replace(row(name), reason=str(error))
+        return replace(found, reason=str(error))

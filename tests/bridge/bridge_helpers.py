@@ -11,7 +11,13 @@ import numpy as np
 import pybridge as pb
 from pybridge._backends import TABLE
 
-SYSTEMS = tuple(s.name for s in TABLE if s.language == "julia" and not s.experimental)
+# Julia's AD systems, by what the table says of them.
+_ROWS = [s for s in TABLE if s.language == "julia" and not s.experimental]
+SYSTEMS = tuple(s.name for s in _ROWS)
+REVERSE = tuple(s.name for s in _ROWS if "reverse" in s.modes)
+REVERSE_ONLY = tuple(s.name for s in _ROWS if s.modes == ("reverse",))
+NO_FORWARD = tuple(s.name for s in _ROWS if "forward" not in s.modes)
+BY_VALUE = tuple(s.name for s in _ROWS if s.detection == "value")
 
 
 @functools.cache

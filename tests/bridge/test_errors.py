@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from bridge_helpers import NO_FORWARD
 
 import pybridge as pb
 
@@ -137,7 +138,7 @@ def test_result_that_is_no_array(source):
         pb.from_julia(source)(1.0)
 
 
-@pytest.mark.parametrize("backend", ["zygote", "tracker", "yota", "reversediff"])
+@pytest.mark.parametrize("backend", NO_FORWARD)
 def test_no_forward_mode(backend):
     with pytest.raises(pb.UnsupportedModeError, match="forwarddiff"):
         pb.jvp(pb.from_julia("sin"), (1.0,), (1.0,), backend=backend)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from bridge_helpers import counted, julia, same
+from bridge_helpers import REVERSE, counted, julia, same
 from jax import lax
 
 import pybridge as pb
@@ -22,7 +22,6 @@ def _x64():
 
 
 X = np.array([0.3, -0.5, 1.1])
-REVERSE = ("zygote", "tracker", "yota", "reversediff")
 
 
 def twin(x):

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from bridge_helpers import SYSTEMS
+from bridge_helpers import REVERSE, SYSTEMS
 from jax import lax
 from jax.experimental.ode import odeint
 from quick import by_day
@@ -108,7 +108,7 @@ def test_a_custom_jvp_is_used_by_all(system):
     compare(got, (jnp.float32(2), jnp.float32(14)))
 
 
-@pytest.mark.parametrize("backend", ["zygote", "tracker", "yota", "reversediff"])
+@pytest.mark.parametrize("backend", REVERSE)
 def test_a_custom_vjp_is_used_by_reverse_mode(backend):
     def f(x):
         return with_vjp(x, 3)
@@ -216,7 +216,7 @@ def test_vjp_keeps_structures():
     ct = jax.tree.map(
         lambda v: np.zeros(v.shape, jax.dtypes.float0) if v.dtype == np.int32 else v + 1, want
     )
-    for backend in ("zygote", "tracker", "yota", "reversediff"):
+    for backend in REVERSE:
         got, pull = pb.vjp(several, tree, y, backend=backend)
         compare(got, want)
         compare(pull(ct), jax_pull(ct))

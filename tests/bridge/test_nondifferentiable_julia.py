@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from bridge_helpers import BY_VALUE, SYSTEMS
 from quick import by_day
 
 import pybridge as pb
 
 ND = pb.NonDifferentiable
-JULIA = ["zygote", "forwarddiff", "tracker", "yota", "reversediff"]
 ANSWER = 2 * np.exp(4.0) / 100
 
 
@@ -43,7 +43,7 @@ def test_it_arrives_as_its_value(program, payload):
 @pytest.mark.parametrize(
     "backend, payload",
     [
-        *((backend, 100) for backend in (*JULIA, "jax", "finite")),
+        *((backend, 100) for backend in (*SYSTEMS, "jax", "finite")),
         ("zygote", jnp.array(100.0)),
         ("yota", np.array(100.0)),
     ],
@@ -61,7 +61,7 @@ def test_gradients_have_the_same_tree(program, backend, payload):
     assert isinstance(jacobian.n, ND)
 
 
-@pytest.mark.parametrize("backend", by_day(JULIA, ["forwarddiff", "tracker"]))
+@pytest.mark.parametrize("backend", by_day(SYSTEMS, ["forwarddiff", "tracker"]))
 def test_numpy_keeps_its_precision(product, backend):
     a = np.array([1.0, 2.0, 1e-3])
     gradient, other = pb.grad(product, (0, 1), backend=backend)(Pair(a, ND(a)), a)
@@ -74,7 +74,7 @@ def test_numpy_keeps_its_precision(product, backend):
     assert type(only) is np.ndarray
 
 
-@pytest.mark.parametrize("backend", by_day(JULIA, ["zygote"]))
+@pytest.mark.parametrize("backend", by_day(SYSTEMS, ["zygote"]))
 def test_inside_jax_programs(product, backend):
     f = product.with_ad(backend)
     a = jnp.arange(3.0) + 1
@@ -132,7 +132,7 @@ end
 """
 
 
-@pytest.mark.parametrize("backend", ["forwarddiff", "tracker", "reversediff"])
+@pytest.mark.parametrize("backend", BY_VALUE)
 def test_systems_that_follow_values_do_not_follow_it(backend):
     f = pb.from_julia(ASKED)
     s = {"p": 2.0, "n": ND(3.0)}

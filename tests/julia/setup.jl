@@ -20,6 +20,10 @@ using Yota: Yota
 using Zygote: Zygote
 
 const SYSTEMS = (:zygote, :forwarddiff, :tracker, :yota, :mooncake, :reversediff)
+# Of these, those whose values show each by itself whether it is differentiated, and those with
+# second derivatives.
+const BY_VALUE = (:forwarddiff, :tracker, :reversediff)
+const SECOND_ORDER = (:zygote, :forwarddiff, :mooncake)
 const LONG = haskey(ENV, "PYBRIDGE_LONG_TESTS")
 
 """

@@ -9,12 +9,12 @@ import pytest
 
 import pybridge as pb
 from pybridge._backends import JULIA_NAMES, NAMES, TABLE, row
-from pybridge.julia import _environments
+from pybridge.julia import _environments, _systems
 
 
 def test_each_row_is_found_by_its_name():
     assert [row(name) for name in NAMES] == list(TABLE)
-    assert {"zygote", "forwarddiff", "tracker", "yota", "mooncake", "enzyme"} <= set(JULIA_NAMES)
+    assert set(JULIA_NAMES) == {row.name for row in TABLE} - {"jax", "finite"}
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,34 @@ def test_a_julia_that_is_new_enough_is_used(version, monkeypatch, tmp_path):
     )
     assert _environments.load(running, "Mooncake") == "1"
     assert asked == ["Mooncake"]
+
+
+@pytest.fixture
+def running(monkeypatch, tmp_path):
+    """Stand in for the running Julia, and note what is loaded into it."""
+    loaded = []
+    session = types.SimpleNamespace(
+        project=str(tmp_path),
+        julia_version="1.12.5",
+        require=lambda package: loaded.append(package) or "0.1",
+        loaded=loaded,
+    )
+    monkeypatch.setattr(_systems, "session", lambda: session)
+    return session
+
+
+def test_what_no_test_has_run_is_installed_only_for_those_who_name_it(running):
+    (enzyme,) = [system for system in pb.backends() if system.name == "enzyme"]
+    assert not enzyme.available
+    assert 'backend="enzyme"' in enzyme.reason
+    assert "Enzyme" not in running.loaded
+    assert set(running.loaded) > {"Mooncake", "ReverseDiff"}
+    assert _systems.prepare("enzyme").available
+    assert running.loaded[-1] == "Enzyme"
+
+
+def test_once_installed_it_is_there_for_all(running):
+    place = _environments.folder("Enzyme", running.project, running.julia_version)
+    place.mkdir(parents=True)
+    (place / "pybridge-installed").touch()
+    assert all(system.available for system in pb.backends())

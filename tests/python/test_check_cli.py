@@ -238,7 +238,7 @@ def test_a_julia_function_has_its_systems_made_ready(folder, checker, monkeypatc
     text = "import pybridge as pb\nf = pb.from_julia('x -> x')\n"
     (folder / "checked.py").write_text(text, encoding="utf-8")
     ready = []
-    monkeypatch.setattr(command, "_prepared", lambda names, progress: ready.extend(names))
+    monkeypatch.setattr(command, "_prepared", lambda names, progress, asked: ready.extend(names))
     assert main(["check", "checked.py:f", "--args", "1.0"]) == 0
     assert ready == list(command.NAMES)
 
@@ -279,7 +279,7 @@ def test_only_errors_exit_1(folder, checker):
 def test_absent_systems_exit_2_when_asked_for(folder, checker, monkeypatch):
     import pybridge.cli._check as command
 
-    monkeypatch.setattr(command, "_prepared", lambda names, progress: [])
+    monkeypatch.setattr(command, "_prepared", lambda names, progress, asked: [])
     checker.report = replace(clean_report(), systems=(*clean_report().systems, YOTA))
     assert main(["check", "checked:total", "--args", "1.0"]) == 0
     assert main(["check", "checked:total", "--args", "1.0", "--backend", "yota"]) == 2

@@ -27,21 +27,17 @@ from pybridge.consistency import (
     to_json,
     to_markdown,
 )
-from pybridge.consistency.subject import _installed as installed
+from pybridge.julia import _systems
 
 REASON = "Julia could not be started.\nWhat helps:\n  - install [it]"
 
 
 @pytest.fixture
 def no_julia(monkeypatch):
-    load = installed.load
-
-    def load_without_julia(name):
-        if name in ("jax", "finite"):
-            return load(name)
+    def session():
         raise JuliaUnavailableError(REASON)
 
-    monkeypatch.setattr(installed, "load", load_without_julia)
+    monkeypatch.setattr(_systems, "session", session)
 
 
 @pytest.fixture
@@ -289,7 +285,7 @@ def test_interrupt(monkeypatch, capsys):
     def interrupt(name):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(installed, "load", interrupt)
+    monkeypatch.setattr(_systems, "load", interrupt)
     assert main(["check", "--backend", "jax"]) == 1
     assert "interrupted" in capsys.readouterr().err
 

@@ -264,7 +264,7 @@ def test_no_julia_means_a_reason_and_no_download(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(state.STATE, "install", str(tmp_path))
     monkeypatch.delitem(sys.modules, "juliacall", raising=False)
-    monkeypatch.setattr(_installed, "load", lambda name: pytest.fail("started Julia"))
+    monkeypatch.setattr(_installed, "prepare", lambda name: pytest.fail("started Julia"))
     _installed.why_absent.cache_clear()
     try:
         reasons = [_installed.why_absent(name) for name in JULIA_NAMES]

@@ -5,12 +5,10 @@ from __future__ import annotations
 import functools
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-from ..._backends import Backend, row
-from ..._errors import BridgeError
-from ...julia import choose_julia, load
+from ..._backends import row
+from ...julia import choose_julia, prepare
 
 
 @functools.cache
@@ -39,19 +37,6 @@ def why_absent(name: str) -> str | None:
         )
     found = prepare(name)
     return None if found.available else found.reason
-
-
-def prepare(name: str) -> Backend:
-    """Make an AD system ready, or say why it cannot be had.
-
-    Raises:
-        UnknownBackendError: there is no such system.
-    """
-    found = row(name)
-    try:
-        return load(name)
-    except BridgeError as error:
-        return replace(found, reason=str(error))
 
 
 def has_julia() -> bool:
