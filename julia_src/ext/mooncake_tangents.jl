@@ -22,6 +22,10 @@ of_field(x, name, t) = natural(getfield(x, name), t)
 of_field(x, name, t::Mooncake.PossiblyUninitTangent) =
     Mooncake.is_init(t) ? natural(getfield(x, name), t.tangent) : nothing
 
+# A layer's statistics go where Mooncake asks for plain memory.
+Mooncake.arrayify(x::PyBridge.Running, t::Mooncake.TangentOrFData) =
+    x, PyBridge.Running(last(Mooncake.arrayify(x.array, Mooncake._fields(t).array)))
+
 "The numbers of an array's tangent, as an array like it: those of a view lie in its parent's."
 memory_of(x, t::Array) = t
 memory_of(x, t) = last(Mooncake.arrayify(x, Mooncake.fdata(t)))
