@@ -6,8 +6,9 @@ const Watched = Dual{<:Tag{Observed}}
 const WatchedArray = AbstractArray{<:Watched}
 
 function PyBridge.observe(::ForwardDiffBackend, f, args)
+    watch_arrays()
     T = Tag{Observed,float(number_type(args))}
-    f(PyBridge.maptree(x -> dual(T, x, one.(x)), args)...)
+    Base.invokelatest(f, PyBridge.maptree(x -> dual(T, x, one.(x)), args)...)
     return nothing
 end
 
@@ -58,19 +59,31 @@ for T in (Float16, Float32, Float64)
     end
 end
 
-function Base.setindex!(a::Array{<:Watched}, x, i::Int)
-    PyBridge.sight!(nothing, "setindex!"; writing=:writes)
-    return invoke(setindex!, Tuple{Array,Any,Int}, a, x, i)
-end
-function Base.setindex!(a::Array{<:Watched}, x, i::Int, j::Int, more::Int...)
-    PyBridge.sight!(nothing, "setindex!"; writing=:writes)
-    types = Tuple{Array,Any,Int,Int,map(typeof, more)...}
-    return invoke(setindex!, types, a, x, i, j, more...)
-end
+# With a method for Julia's own arrays, Julia compiles anew whatever writes into arrays of which it
+# does not know the type, Zygote's and its own compiler among it: seconds of the first gradient of
+# a process. So these come where something is first observed.
+const WATCHES_ARRAYS = Ref(false)
 
-function Base.push!(a::Vector{<:Watched}, x)
-    PyBridge.sight!(nothing, "push!"; writing=:writes)
-    return invoke(push!, Tuple{Vector,Any}, a, x)
+function watch_arrays()
+    WATCHES_ARRAYS[] && return nothing
+    WATCHES_ARRAYS[] = true
+    @eval begin
+        function Base.setindex!(a::Array{<:Watched}, x, i::Int)
+            PyBridge.sight!(nothing, "setindex!"; writing=:writes)
+            return invoke(setindex!, Tuple{Array,Any,Int}, a, x, i)
+        end
+        function Base.setindex!(a::Array{<:Watched}, x, i::Int, j::Int, more::Int...)
+            PyBridge.sight!(nothing, "setindex!"; writing=:writes)
+            types = Tuple{Array,Any,Int,Int,map(typeof, more)...}
+            return invoke(setindex!, types, a, x, i, j, more...)
+        end
+
+        function Base.push!(a::Vector{<:Watched}, x)
+            PyBridge.sight!(nothing, "push!"; writing=:writes)
+            return invoke(push!, Tuple{Vector,Any}, a, x)
+        end
+    end
+    return nothing
 end
 
 # --- points without a slope ---------------------------------------------------------------

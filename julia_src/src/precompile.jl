@@ -9,7 +9,8 @@ function exercise(backend, points=(1.0, [1.0, 2.0], Float32[1, 2]))
     f(x) = sum(abs2, x)
     d = Differentiable(backend, f, nothing, nothing)
     for x in points
-        value_and_gradient(backend, f, (x,), Val((1,)))
+        result = value_and_gradient(backend, f, (x,), Val((1,)))
+        precompile(hand_over, (typeof(sendable(result)), Ptr{Int64}, Bool))
         spec = (LeafSpec{eltype(x),ndims(x),false}(),)
         value_and_cotangents(d, spec, (x,), Val((1,)))
     end

@@ -35,18 +35,23 @@ def entries() -> dict[str, Any]:
     return tomllib.loads((julia_source() / "environments.toml").read_text())
 
 
+def root(project: str) -> Path:
+    """Tell where all that is installed on demand is."""
+    base = setting("PYBRIDGE_ENVIRONMENTS").value
+    chosen = Path(base).expanduser() if isinstance(base, str) else Path(project) / "pybridge"
+    return chosen.resolve()
+
+
 def folder(package: str, project: str, julia_version: str) -> Path:
     """Tell where the environment of a package is.
 
     The name holds Julia's minor version and a digest of the entry: a new Julia or a new entry
     makes a new environment.
     """
-    base = setting("PYBRIDGE_ENVIRONMENTS").value
-    root = Path(base).expanduser() if isinstance(base, str) else Path(project) / "pybridge"
     text = repr(sorted(entries()[package].items())) + Path(project).as_posix()
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     minor = ".".join(julia_version.split(".")[:2])
-    return root.resolve() / f"{package.lower()}-julia{minor}-{digest}"
+    return root(project) / f"{package.lower()}-julia{minor}-{digest}"
 
 
 def is_installed(session: Running, package: str) -> bool:

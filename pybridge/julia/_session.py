@@ -19,6 +19,7 @@ from ._host import HostThread, julia_is_host
 from ._interrupt import keep_sigint_handler
 from ._library import Library, directly
 from ._locate import choose_julia, for_juliapkg, julia_source
+from ._sysimage import chosen
 from ._worker import Worker
 
 T = TypeVar("T")
@@ -249,6 +250,10 @@ def _import_juliacall() -> Any:
     missing = {name: value for name, value in wanted.items() if name not in os.environ}
     os.environ.update(missing)
     try:
+        image = chosen(os.environ).path
+        if image is not None:
+            missing["PYTHON_JULIACALL_SYSIMAGE"] = str(image)
+            os.environ.update(missing)
         import juliacall
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):

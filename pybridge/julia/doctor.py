@@ -16,6 +16,7 @@ from ._environments import entries, folder
 from ._ffi import xla_calls_julia
 from ._locate import choose_julia, julia_source, julia_version, requirements
 from ._session import is_started, session
+from ._sysimage import find
 from ._systems import backends
 
 
@@ -83,9 +84,11 @@ def _julia() -> list[Row]:
         started = session()
     except BridgeError as error:
         return [Row("state", "not available", str(error))]
+    image = find(started.executable, started.project)
     rows += [
         Row("state", "running" if is_started() else "stopped"),
         Row("main environment", started.project),
+        Row("system image", str(image.path or "none"), image.note),
         *_ways_of_calls(),
     ]
     for package in entries():

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from .._backends import Backend
 from .._errors import BackendNotLoadedError
 from ._environments import entries
 from ._session import session
+from ._sysimage import build
 from ._systems import backends
+
+
+def provision_image() -> Path:
+    """Build a system image, from which later processes start Julia; see `_sysimage.py`.
+
+    Raises:
+        JuliaUnavailableError: Julia cannot be started.
+        BackendNotLoadedError: PackageCompiler cannot be installed, or there is no C compiler.
+    """
+    return build(session())
 
 
 def provision_all() -> tuple[list[Backend], dict[str, str]]:
