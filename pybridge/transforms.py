@@ -340,6 +340,8 @@ def _lowering() -> Any:
 
 def _numbers(args: tuple[Any, ...], argnums: Argnums) -> tuple[int, ...]:
     """Check `argnums` against the arguments; make a tuple of non-negative numbers."""
+    if type(argnums) is int and 0 <= argnums < len(args):
+        return (argnums,)
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     for n in numbers:
         if not isinstance(n, int) or not -len(args) <= n < len(args):

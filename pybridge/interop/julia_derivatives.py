@@ -35,9 +35,7 @@ def value_and_grad(
         return _by_jax(jax.value_and_grad(f.with_ad(backend), numbers, has_aux), args)
     operation = "value_aux_and_grad" if has_aux else "value_and_grad"
     value, gradients = _run(f, operation, args, backend, numbers).tree()
-    return value, tuple(
-        _like(args[n], gradient) for n, gradient in zip(numbers, gradients, strict=True)
-    )
+    return value, tuple(map(_like, [args[n] for n in numbers], gradients))
 
 
 def jvp(
@@ -275,6 +273,8 @@ def _like(argument: Any, gradient: Any, wants_jax: bool | None = None) -> Any:
 
     An integer leaf gets JAX's zero of dtype float0.
     """
+    if isinstance(argument, np.ndarray) and wants_jax is None and _is_inexact(argument):
+        return gradient  # most arguments, and what follows takes longer than a small gradient
     leaves, treedef = jax.tree_util.tree_flatten(argument)
     found = jax.tree_util.tree_leaves(gradient)
     if wants_jax is not None:

@@ -94,11 +94,12 @@ class Session:
             KeyboardInterrupt: on Ctrl-C, at once.
         """
         worker = self._worker
-        if isinstance(worker, Worker) and worker.is_ready() and not _forked:
-            if not worker.sending.locked():
-                with worker.sending:
-                    if worker.is_ready():
-                        return work(self._distant)
+        if isinstance(worker, Worker) and not _forked and worker.sending.acquire(blocking=False):
+            try:
+                if worker.is_ready():
+                    return work(self._distant)
+            finally:
+                worker.sending.release()
         return self.call(work)
 
     def post(self, work: Callable[[Library], None]) -> None:
