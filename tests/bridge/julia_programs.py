@@ -161,4 +161,8 @@ KNOWN = {
         "yota",
         "a plain `if` on the question: Yota traces the answer of a value",
     ),
+    "quadratic form": (
+        "reversediff",
+        "ReverseDiff's way back of a row times a tracked matrix raises a DimensionMismatch",
+    ),
 }
