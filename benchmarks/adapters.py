@@ -88,11 +88,17 @@ ITSELF = """
     DI = DifferentiationInterface
     f, adtype = {julia}, PyBridge.find_backend("{backend}").adtype
     prepared = DI.prepare_{operation}(f, adtype, x)
-    work() = DI.value_and_{operation}(f, prepared, adtype, x)
+    work() = DI.{with_value}(f, prepared, adtype, x)
     minimum(_ -> @elapsed(work()), 1:{rounds})
 end
 """
 OPERATIONS = {"gradient": "value_and_gradient", "jacobian": "jacobian", "hessian": "hessian"}
+WITH_VALUE = {
+    "derivative": "value_and_derivative",
+    "gradient": "value_and_gradient",
+    "jacobian": "value_and_jacobian",
+    "hessian": "value_gradient_and_hessian",
+}
 
 
 def error(program: Program, backend: str) -> float:
@@ -108,12 +114,13 @@ def error(program: Program, backend: str) -> float:
 def seconds(source: str, program: Program, backend: str, rounds: int) -> float:
     """Time a derivative inside Julia."""
     vector = program.derivative != "gradient" or isinstance(program.args[0], np.ndarray)
-    operation = program.derivative if vector else "derivative"
+    own = program.derivative if vector else "derivative"
     text = source.format(
         julia=program.julia,
         backend=backend,
         rounds=rounds,
-        operation=OPERATIONS[program.derivative] if source is OURS else operation,
+        operation=OPERATIONS[program.derivative] if source is OURS else own,
+        with_value=WITH_VALUE[own],
     )
     timed = pb.from_julia(text, using=["DifferentiationInterface"])
     return float(timed(tuple(program.args) if source is OURS else program.args[0]))

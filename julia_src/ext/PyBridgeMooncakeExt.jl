@@ -15,10 +15,11 @@ include("mooncake_detection.jl")
 include("mooncake_tangents.jl")
 include("mooncake_rules.jl")
 
-# --- reverse mode --------------------------------------------------------------------------
+# --- what is prepared ----------------------------------------------------------------------
 
-# A derived rule keeps what its way back needs on stacks of its own. So from the way forth to
-# the way back nobody else may have it; then it is free for the next run.
+# To derive a rule takes longer than most calls, so rules are kept. One that goes back keeps what it
+# needs for that on stacks of its own, so from the way forth to the way back nobody else may have it;
+# then it is free for the next run.
 struct RulePool
     lock::ReentrantLock
     world::Ref{UInt}
@@ -27,24 +28,25 @@ end
 const POOL = RulePool(ReentrantLock(), Ref{UInt}(0), Dict())
 
 # A rule is derived from the methods that there were; with a new method it may be wrong.
-function free_rules(signature)
+function free_rules(key)
     world = Base.get_world_counter()
     world == POOL.world[] || (empty!(POOL.free); POOL.world[] = world)
-    return get!(() -> [], POOL.free, signature)
+    return get!(() -> [], POOL.free, key)
 end
 
-function take_rule(signature)
+function take_rule(derive, key)
     rule = @lock POOL.lock begin
-        free = free_rules(signature)
+        free = free_rules(key)
         isempty(free) ? nothing : pop!(free)
     end
-    rule === nothing || return rule
-    return Mooncake.build_rrule(Mooncake.get_interpreter(ReverseMode), signature)
+    return rule === nothing ? derive() : rule
 end
 
-put_back(signature, rule, world) = @lock POOL.lock begin
-    world == Base.get_world_counter() && push!(free_rules(signature), rule)
+put_back(key, rule, world) = @lock POOL.lock begin
+    world == Base.get_world_counter() && push!(free_rules(key), rule)
 end
+
+# --- reverse mode --------------------------------------------------------------------------
 
 "A run forth: the value with its cotangent's memory, the arguments' cotangents, the way back."
 struct Run{R,Y,T,B}
@@ -59,7 +61,10 @@ end
 function run_forth(fargs)
     signature = Tuple{map(Core.Typeof, fargs)...}
     world = Base.get_world_counter()
-    return run_forth(take_rule(signature), signature, world, fargs)
+    rule = take_rule(signature) do
+        Mooncake.build_rrule(Mooncake.get_interpreter(ReverseMode), signature)
+    end
+    return run_forth(rule, signature, world, fargs)
 end
 function run_forth(rule, signature, world, fargs)
     tangents = map(Mooncake.zero_tangent, fargs)
@@ -121,7 +126,16 @@ end
 
 function push_forward(f, args, tangents)
     signature = Tuple{map(Core.Typeof, (f, args...))...}
-    rule = Mooncake.build_frule(Mooncake.get_interpreter(ForwardMode), signature)
+    key, world = (ForwardMode, signature), Base.get_world_counter()
+    rule = take_rule(key) do
+        Mooncake.build_frule(Mooncake.get_interpreter(ForwardMode), signature)
+    end
+    out = push_forward(rule, f, args, tangents)
+    put_back(key, rule, world)
+    return out
+end
+
+function push_forward(rule, f, args, tangents)
     duals = map((x, ẋ) -> Dual(x, as_tangent(x, ẋ)), args, tangents)
     out = rule(Dual(f, Mooncake.zero_tangent(f)), duals...)
     y = Mooncake.primal(out)
@@ -136,6 +150,8 @@ function PyBridge.hessian(::MooncakeBackend, f, args::Tuple, argnums::Val)
         PyBridge.ravel(selected))
 end
 
+# Prepared for each call: Mooncake takes a cache for one and the same function only, and this one
+# holds the arguments.
 function hessian_by_columns(g, v)
     cache = Mooncake.prepare_hessian_cache(g, v)
     return copy(last(Mooncake.value_gradient_and_hessian!!(cache, g, v)))

@@ -86,4 +86,21 @@ redefined(x) = x^2
         @test PyBridge.primal(dual) === 2.0 && PyBridge.primal([dual]) == [2.0]
         @test PyBridge.differentiation_order([dual]) == 1
     end
+
+    @testset "rules are kept, and serve arrays of any size" begin
+        backend, reference = PyBridge.BACKENDS.mooncake, PyBridge.BACKENDS.forwarddiff
+        f(x, y) = sum(abs2, x) * sum(y) + x[1]^3
+        for args in (([1.0, 2.0], [3.0]), ([1.0], [2.0, 3.0]), ([4.0, 5.0], [6.0]))
+            tangents = map(x -> x .+ 1, args)
+            @test all(PyBridge.pushforward(backend, f, args, tangents) .≈
+                      PyBridge.pushforward(reference, f, args, tangents))
+        end
+        scaled(c) = x -> sum(c) * sum(abs2, x)
+        for c in ([1.0], [1.0, 2.0], [3.0])
+            @test PyBridge.hessian(backend, scaled(c), ([1.0, 2.0],), Val((1,))) ≈
+                  2 * sum(c) * [1 0; 0 1]
+            _, slope = PyBridge.pushforward(backend, scaled(c), ([1.0, 2.0],), ([1.0, 0.0],))
+            @test slope ≈ 2 * sum(c)
+        end
+    end
 end

@@ -113,15 +113,22 @@ settle_training(training, xs...) = Settled(resolve_training(training, xs...))
 choose_mode(training::Settled, detected) = training.training
 
 function choose_mode(training::Bool, detected)
-    if training && !detected
+    training == detected || warn_of_mode(training)
+    return training
+end
+
+# A log message holds a `try`, which systems that derive code refuse.
+function warn_of_mode(training)
+    if training
         @warn "PyBridge: a layer was told training=true where no derivative is being taken. It " *
               "trains. With training=:auto it would not." maxlog = 1
-    elseif detected && !training
+    else
         @warn "PyBridge: a layer was told training=false where a derivative is being taken. It " *
               "does not train. With training=:auto it would." maxlog = 1
     end
-    return training
+    return nothing
 end
+ChainRulesCore.@non_differentiable warn_of_mode(::Any)
 
 function choose_mode(training, detected)
     training === :auto && return detected
