@@ -64,8 +64,9 @@ end
 """
     solve_by_residual(solved, programs, matvec, vecmat, solve, transposed, b)
 
-Do what `linear_solve` does where a system records, or derives, what it meets. The value is that
-of `solved` on plain numbers; the derivative goes through the right-hand side less its product.
+Do what `linear_solve` does where a system records, or derives, what it meets. The value is
+that of `solved` on plain numbers; the derivative goes through the right-hand side less its
+product.
 """
 function solve_by_residual(solved, programs, matvec, vecmat, solve, transposed, b)
     plain = map(xs -> map(primal, xs), (matvec, vecmat, solve, transposed))
