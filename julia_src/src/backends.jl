@@ -184,7 +184,7 @@ function jacobian(b::AbstractBackend, f, args, argnums)
     rows = map(basis(y)) do ȳ
         ravel(gradients(args, argnums, back(ȳ)))
     end
-    columns = length(ravel(map(i -> args[i], typeof(argnums).parameters[1])))
+    columns = number_count(map(i -> args[i], typeof(argnums).parameters[1]))
     T = mapreduce(eltype, promote_type, rows; init=Bool)
     J = Matrix{isempty(rows) ? Float64 : T}(undef, length(rows), columns)
     foreach(((i, row),) -> J[i, :] = row, enumerate(rows))
@@ -193,10 +193,10 @@ end
 
 # The cotangents that pick one element of a tree each, in ravel's order.
 function basis(y)
-    n = length(ravel(y))
-    T = float(real(eltype(ravel(y))))
-    return [unravel(y, T.(1:n .== i)) for i in 1:n]
+    n, T = number_count(y), float(real(number_type(y)))
+    return [unravel(y, unit_vector(T, n, i)) for i in 1:n]
 end
+unit_vector(T, n, i) = (v = zeros(T, n); v[i] = 1; v)
 
 """
     hessian(backend, f, args::Tuple, argnums::Val) -> H

@@ -75,7 +75,24 @@ row_major(x::AbstractArray) = vec(permutedims(x, ndims(x):-1:1))
 
 Put all elements of a tree into one vector, in JAX's order.
 """
-ravel(tree) = reduce(vcat, map(row_major, leaves(tree)); init=Bool[])
+function ravel(tree)
+    v = Vector{number_type(tree)}(undef, number_count(tree))
+    place!(v, 1, tree)
+    return v
+end
+
+number_type(x) = eltype(x)
+number_type(::Nothing) = Bool
+number_type(x::Branch) = mapreduce(number_type, promote_type, x; init=Bool)
+
+number_count(x) = length(x)
+number_count(::Nothing) = 0
+number_count(x::Branch) = sum(number_count, x; init=0)
+
+place!(v, start, ::Nothing) = start
+place!(v, start, x::Number) = (v[start] = x; start + 1)
+place!(v, start, x) = (copyto!(v, start, row_major(x)); start + length(x))
+place!(v, start, x::Branch) = foldl((start, child) -> place!(v, start, child), x; init=start)
 
 """
     unravel(tree, v)

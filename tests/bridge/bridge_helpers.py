@@ -14,12 +14,12 @@ from pybridge._backends import TABLE
 
 # Julia's AD systems, by what the table says of them; those that are not run yet if asked for.
 _EXPERIMENTAL = (False, True) if os.environ.get("PYBRIDGE_TEST_EXPERIMENTAL") else (False,)
-_ROWS = [s for s in TABLE if s.language == "julia" and s.experimental in _EXPERIMENTAL]
-SYSTEMS = tuple(s.name for s in _ROWS)
-REVERSE = tuple(s.name for s in _ROWS if "reverse" in s.modes)
-REVERSE_ONLY = tuple(s.name for s in _ROWS if s.modes == ("reverse",))
-NO_FORWARD = tuple(s.name for s in _ROWS if "forward" not in s.modes)
-BY_VALUE = tuple(s.name for s in _ROWS if s.detection == "value")
+ROWS = [s for s in TABLE if s.language == "julia" and s.experimental in _EXPERIMENTAL]
+SYSTEMS = tuple(s.name for s in ROWS)
+REVERSE = tuple(s.name for s in ROWS if "reverse" in s.modes)
+REVERSE_ONLY = tuple(s.name for s in ROWS if s.modes == ("reverse",))
+NO_FORWARD = tuple(s.name for s in ROWS if "forward" not in s.modes)
+BY_VALUE = tuple(s.name for s in ROWS if s.detection == "value")
 
 
 @functools.cache
