@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import faulthandler
 import gc
 import os
 import signal
@@ -255,6 +256,9 @@ def _import_juliacall() -> Any:
         if image is not None:
             missing["PYTHON_JULIACALL_SYSIMAGE"] = str(image)
             os.environ.update(missing)
+        # Whoever disables it after Julia's start, as pytest does when it ends, puts back the
+        # handlers from before. Julia's collections stop threads by SIGSEGV; they would crash.
+        faulthandler.disable()
         import juliacall
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):

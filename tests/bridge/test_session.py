@@ -293,6 +293,24 @@ def test_exit_after_xlas_threads_have_been_in_julia_and_with_pullbacks_alive(run
     assert output.strip().endswith("4096.0 True")
 
 
+def test_collections_after_faulthandler_is_disabled(run_python):
+    # As under pytest, which enables it when it starts and disables it when it ends.
+    output = run_python("""
+        import faulthandler
+        faulthandler.enable()
+        import pybridge as pb
+        collect = pb.from_julia('''begin
+            const END = Ref(false)
+            const TASK = Threads.@spawn while !END[]; rand(10); end
+            n -> (foreach(_ -> GC.gc(false), 1:n); END[] = n > 0; END[] && wait(TASK); n)
+        end''')
+        collect(0)
+        faulthandler.disable()
+        print(collect(50))
+    """)
+    assert output.strip().endswith("50")
+
+
 def test_exit_with_a_call_that_does_not_stop(run_python):
     # A loop without a safepoint: nothing can stop it, and Python ends all the same.
     output = run_python("""
