@@ -63,7 +63,7 @@ function outline(x, numbers)
         return (list=map(child -> outline(child, numbers), collect(Any, x)),)
     x isa NamedTuple && return (names=collect(keys(x)),
         list=map(child -> outline(child, numbers), collect(Any, values(x))))
-    x isa Function && return (call=string(nameof(x)), from=string(parentmodule(x)))
+    x isa Function && return outline_function(x)
     T = typeof(x)
     # Some layers have an option as a parameter of their type.
     parameters = [outline(p, numbers) for p in T.parameters if p isa Union{Bool,Symbol}]
@@ -71,6 +71,43 @@ function outline(x, numbers)
         layer=!Functors.isleaf(x), parameters=(list=parameters,), fields=NamedTuple{fieldnames(T)}(
         map(name -> outline_field(x, name, numbers), fieldnames(T))))
 end
+
+function outline_function(f)
+    passed = passed_on(f)
+    f, broadcast = passed === nothing ? (f, false) : passed
+    return (call=string(nameof(f)), from=string(parentmodule(f)), broadcast=broadcast)
+end
+
+"""
+    passed_on(f) -> (g, broadcast) or nothing
+
+The function that does all the work of an anonymous one, as in `x -> relu.(x)` and `(a, b) -> a + b`,
+and whether it is broadcast. Such a function has no name; its code tells.
+"""
+function passed_on(f)
+    is_anonymous = startswith(string(nameof(f)), '#') && Base.issingletontype(typeof(f))
+    is_anonymous && length(methods(f)) == 1 || return nothing
+    method = only(methods(f))
+    statements = Base.uncompressed_ir(method).code
+    final = last(statements)
+    final isa Core.ReturnNode || return nothing
+    arguments = Any[Core.SlotNumber(i) for i in 2:method.nargs]
+    value = resolved(final.val, statements)
+    [value] == arguments && return identity, false
+    calls(value, rest) = value isa Vector && length(value) > 1 && value[2:end] == rest
+    calls(value, arguments) && value[1] isa Function && return value[1], false
+    value isa Vector && length(value) == 2 && value[1] === Base.materialize || return nothing
+    inner = value[2]
+    inner isa Vector && inner[1] === Base.broadcasted && inner[2] isa Function || return nothing
+    return calls(inner, [inner[2]; arguments]) ? (inner[2], true) : nothing
+end
+
+"A value of lowered code with what it is made of: calls as vectors, the function first."
+resolved(x, statements) = x
+resolved(x::Core.SSAValue, statements) = resolved(statements[x.id], statements)
+resolved(x::GlobalRef, statements) = isdefined(x.mod, x.name) ? getglobal(x.mod, x.name) : x
+resolved(x::Expr, statements) =
+    Meta.isexpr(x, :call) ? Any[resolved(part, statements) for part in x.args] : x
 
 # A generator's own state is of no use to anybody.
 outline_field(x, name, numbers) =

@@ -57,16 +57,20 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
     "flatten": (nn.flatten,),
     "+": (nn.plus, jnp.add),
     "vcat": (nn.vcat,),
+    "first": (nn.first,),
 }
 _HOMES = ("Base", "Flux", "MLUtils", "NNlib")
+# Broadcast they are other functions.
+_OF_WHOLE_ARRAYS = {"softmax", "logsoftmax", "flatten", "vcat", "first"}
 
 
 def read_function(value: Any) -> Callable[..., Any]:
     """Return our function for one of Julia's."""
     name, home = value.get("call"), value.get("from", "")
-    if name in FUNCTIONS and home.partition(".")[0] in _HOMES:
+    is_known = name in FUNCTIONS and home.partition(".")[0] in _HOMES
+    if is_known and not (value.get("broadcast") and name in _OF_WHOLE_ARRAYS):
         return FUNCTIONS[name][0]
-    raise NoTwin(f"the function {name or value.get('type')}")
+    raise NoTwin(f"the function {name or value.get('type')}{'.' * bool(value.get('broadcast'))}")
 
 
 def write_function(function: Any) -> str:

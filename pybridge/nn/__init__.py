@@ -49,6 +49,7 @@ from ._cells import GRUCell as GRUCell
 from ._cells import GRUv3Cell as GRUv3Cell
 from ._cells import LSTMCell as LSTMCell
 from ._cells import RNNCell as RNNCell
+from ._connections import first as first
 from ._connections import flatten as flatten
 from ._connections import plus as plus
 from ._connections import vcat as vcat

@@ -8,10 +8,30 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .._errors import ArgumentTypeError, explain
+
 
 def flatten(x: Any) -> jax.Array:
     """Return x with all axes but the first in one: Flux's `flatten`."""
     return jnp.reshape(x, (x.shape[0], -1))
+
+
+def first(xs: Any) -> Any:
+    """Return the first of several outputs, as after `MultiHeadAttention`: Julia's `first`.
+
+    Raises:
+        ArgumentTypeError: `xs` is no tuple or list; of an array Julia takes a number.
+    """
+    if not isinstance(xs, tuple | list) or not xs:
+        raise ArgumentTypeError(
+            explain(
+                "first",
+                expected="a tuple of outputs",
+                got=f"{xs!r}" if isinstance(xs, tuple | list) else f"a {type(xs).__name__}",
+                fix="It goes after a layer with several outputs, such as MultiHeadAttention.",
+            )
+        )
+    return xs[0]
 
 
 def plus(*xs: Any) -> jax.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from layer_helpers import close, fresh, ignore_mode_warnings, random
 
@@ -180,3 +181,17 @@ def test_bad_input_is_explained(case):
     make, text = ERRORS[case]
     with pytest.raises(pb.BridgeError, match=text):
         make()
+
+
+def test_first_takes_the_first_of_several_outputs():
+    layer = nn.Chain(nn.MultiHeadAttention(4, nheads=2), nn.first)
+    params, state = layer.init(jax.random.key(0))
+    x = jnp.ones((2, 3, 4))
+    (y, _), _ = layer[0].apply(params[0], state[0], x)
+    np.testing.assert_array_equal(layer.apply(params, state, x)[0], y)
+
+
+@pytest.mark.parametrize(("xs", "got"), [(np.ones(3), "got a ndarray"), ((), r"got \(\)")])
+def test_first_refuses_what_is_no_tuple_of_outputs(xs, got):
+    with pytest.raises(pb.ArgumentTypeError, match=got):
+        nn.first(xs)
