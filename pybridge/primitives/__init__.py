@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from .._later import imported_later as _imported_later
 from . import _switch_derivatives as _switch_derivatives
 from . import _switch_lanes as _switch_lanes
+from . import _switch_partial_eval as _switch_partial_eval
 from ._at import at as at
 from ._bounds import outside_text as outside_text
 from ._bounds import place as place

@@ -7,8 +7,8 @@ stays undecided for as long as possible:
 * an index that is known while tracing selects there and then, at every level. That is
   what makes `cond(within_gradient(x), f, g, x)` free: the JVP rule meets the constant
   True, and no conditional is left in the program;
-* an index that is the same for all lanes stays one conditional, `lax.switch`. Its derivative
-  is another one, see `_switch_derivatives`;
+* an index that is the same for all lanes stays one conditional, `lax.switch`. In reverse
+  mode its derivative is another one, see `_switch_partial_eval`;
 * an index that differs from lane to lane becomes one conditional for each branch, on "does any
   lane take it?", see `_switch_lanes`;
 * one that differs between the devices of a `shard_map` is spelled out by `spell_out` in terms
@@ -69,7 +69,7 @@ def bind_switch(index: Any, branches: tuple[ClosedJaxpr, ...], operands: Any) ->
         return lax.switch(_as_int32(index, len(branches)), functions, *operands)
     operands = list(map(_as_array, operands))
     passed_on = _passed_on(branches)
-    rest = tuple(_without(branch, passed_on) for branch in branches)
+    rest = tuple(without(branch, passed_on) for branch in branches)
     if None not in passed_on and not any(branch.effects for branch in rest):
         return [operands[i] for i in passed_on]
     if any(map(_makes_refs, rest)) or not _one_type_for_all(index, rest):
@@ -160,7 +160,7 @@ def _passed_on(branches: tuple[ClosedJaxpr, ...]) -> list[int | None]:
     return [found[0] if len(set(found)) == 1 else None for found in of_outputs]
 
 
-def _without(branch: ClosedJaxpr, left_out: list[int | None]) -> ClosedJaxpr:
+def without(branch: ClosedJaxpr, left_out: list[int | None]) -> ClosedJaxpr:
     """Return a branch with those outputs alone that have None in a list."""
     if all(i is None for i in left_out):
         return branch

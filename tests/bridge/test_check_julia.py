@@ -89,6 +89,23 @@ def test_an_exception_in_one_system_is_a_finding():
     assert any(a.system == "forwarddiff" and a.error is None for a in report.answers)
 
 
+def test_a_rule_that_meets_a_thunk_is_named_with_what_to_write():
+    source = """
+    tripled(x) = 3 .* x
+    function PyBridge.ChainRulesCore.rrule(::typeof(tripled), x)
+        pullback(ȳ) = (PyBridge.ChainRulesCore.NoTangent(), map(v -> 3v, ȳ))
+        return tripled(x), pullback
+    end
+    x -> sum(tripled(x) * transpose(x))"""
+    args = (np.array([1.0, 2.0, -1.0]),)
+    report = pb.check(pb.from_julia(source), *args, backends=["zygote", "forwarddiff"])
+    (finding,) = report.of_kind("exception")
+    assert "the rrule of tripled meets a Thunk (julia source:4)" in finding.title
+    assert "unthunk(ȳ)" in finding.advice
+    mended = source.replace("3v, ȳ", "3v, PyBridge.ChainRulesCore.unthunk(ȳ)")
+    assert pb.check(pb.from_julia(mended), *args, backends=["zygote", "forwarddiff"]).ok
+
+
 def test_zeros_that_are_no_arrays_are_noted():
     f = pb.from_julia("(x, y) -> sum(abs2, x)")
     report = pb.check(f, np.array([1.0, 2.0]), np.array([3.0]), backends=["zygote", "forwarddiff"])

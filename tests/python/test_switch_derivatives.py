@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from cond_helpers import equal
 from jax import lax
+from jax.interpreters import partial_eval as pe
 
 import pybridge as pb
 from pybridge.jaxprs import inner_jaxprs
@@ -32,11 +33,12 @@ def test_no_more_conditionals_and_residuals_than_jax(branches, wrap):
     assert sum(ours) <= sum(theirs)
 
 
-@pytest.mark.parametrize(("wrap", "ours", "theirs"), [(jax.jacfwd, 2, 1), (jax.hessian, 4, 2)])
-def test_forward_mode_makes_the_conditionals_that_the_page_says(wrap, ours, theirs):
-    """docs/how-to/choose-between-branches.md: the derivative is a switch of its own there."""
-    for switch, count in ((pb.switch, ours), (lax.switch, theirs)):
-        f = wrap(lambda x, i, switch=switch: switch(i, ONE_RESIDUAL, x))
+@pytest.mark.parametrize("branches", [ONE_RESIDUAL, TWO_RESIDUALS, ASKING])
+@pytest.mark.parametrize(("wrap", "count"), [(jax.grad, 2), (jax.jacfwd, 1), (jax.hessian, 2)])
+def test_derivatives_make_the_conditionals_that_the_page_says(wrap, count, branches):
+    """docs/how-to/choose-between-branches.md: as many as JAX's own switch."""
+    for switch in (pb.switch, lax.switch):
+        f = wrap(lambda x, i, switch=switch: switch(i, branches, x))
         assert _count_everywhere(jax.make_jaxpr(f)(0.5, 1)) == count
 
 
@@ -44,6 +46,111 @@ def _count_everywhere(program):
     own = sum(eqn.primitive.name in ("cond", "pybridge_switch") for eqn in program.eqns)
     inner = (part for eqn in program.eqns for part in inner_jaxprs(eqn))
     return own + sum(map(_count_everywhere, inner))
+
+
+POLICIES = jax.checkpoint_policies
+AROUND = {
+    "nothing": lambda f: f,
+    "checkpoint": jax.checkpoint,
+    "checkpoint that saves": lambda f: jax.checkpoint(f, policy=POLICIES.everything_saveable),
+    "checkpoint of jit": lambda f: jax.checkpoint(jax.jit(f)),
+    "scan": lambda f: lambda i, x: lax.scan(lambda x, _: (f(i, x), x), x, None, length=2),
+    "checkpointed scan": lambda f: jax.checkpoint(
+        lambda i, x: lax.scan(lambda x, _: (f(i, x), x), x, None, length=2)
+    ),
+    "scan of checkpoint": lambda f: (
+        lambda i, x: lax.scan(
+            jax.checkpoint(lambda x, _: (f(i, x), x), policy=POLICIES.dots_saveable),
+            x,
+            None,
+            length=2,
+        )
+    ),
+    "cond": lambda f: lambda i, x: lax.cond(x[0] > 0, f, lambda i, x: x, i, x),
+}
+NONLINEAR = [jnp.sin, lambda x: x * jnp.exp(x), jnp.ones_like, lambda x: 3 * x]
+
+
+def pulled(f):
+    """Return the transpose of the pushforward, which JAX divides under another name."""
+
+    def function(x):
+        pushed = jax.jit(lambda t: jax.jvp(f, (x,), (t,))[1])
+        return jax.linear_transpose(pushed, x)(jax.tree.map(jnp.ones_like, pushed(x)))[0]
+
+    return function
+
+
+def total(f):
+    return lambda x: sum((leaf**2).sum() for leaf in jax.tree.leaves(f(x)))
+
+
+DERIVATIVES = {
+    "value and gradient": lambda f: jax.value_and_grad(total(f)),
+    "forward": lambda f: lambda x: jax.jvp(f, (x,), (x + 1,)),
+    "linearize": lambda f: lambda x: jax.linearize(f, x)[1](x + 1),
+    "transposed forward": pulled,
+    "forward over reverse": lambda f: jax.hessian(total(f)),
+    "reverse over forward": lambda f: jax.jacrev(jax.jacfwd(total(f))),
+    "reverse over transposed": lambda f: jax.grad(total(pulled(f))),
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("derivative", DERIVATIVES)
+def test_every_way_to_divide_a_switch_gives_what_jax_gives(around, derivative):
+    index, x = jnp.arange(4), jnp.linspace(-1.0, 1.0, 8).reshape(4, 2)
+
+    def derived(switch):
+        def of_lane(i, x):
+            f = AROUND[around](lambda i, x: switch(i, NONLINEAR, x))
+            return DERIVATIVES[derivative](lambda x: f(i, x))(x)
+
+        # One branch for all lanes, and one for each.
+        return jax.jit(lambda: (of_lane(1, x[0]), of_lane(2, x[0]), jax.vmap(of_lane)(index, x)))()
+
+    assert_same(derived(pb.switch), derived(lax.switch))
+
+
+def test_results_that_nobody_uses_are_removed():
+    def f(x, y, i):
+        branches = [lambda x, y: (jnp.sin(x), jnp.exp(y)), lambda x, y: (x * 2, y * x)]
+        return jax.jvp(lambda x, y: pb.switch(i, branches, x, y), (x, y), (x, y))
+
+    program = jax.make_jaxpr(f)(0.5, 1.0, 0).jaxpr
+    assert len(program.outvars) == 4
+    for used, count in (([True, False, False, False], 2), ([False, False, False, True], 5)):
+        [switch] = (e for e in pe.dce_jaxpr(program, used)[0].eqns if "switch" in str(e.primitive))
+        assert (len(switch.invars), len(switch.outvars)) == (count, 1)
+    assert pe.dce_jaxpr(program, [False] * 4)[0].eqns == []
+
+
+def test_what_a_branch_prints_is_printed_once_under_checkpoint(capfd):
+    def noisy(x):
+        jax.debug.print("here {}", x)
+        return jnp.sin(x)
+
+    for around in (jax.checkpoint, lambda f: f):
+        f = around(lambda x, i: pb.switch(i, [noisy, jnp.cos], x))
+        assert float(jax.jit(jax.grad(f))(0.5, 0)) == pytest.approx(np.cos(0.5))
+        jax.effects_barrier()
+        assert capfd.readouterr().out.count("here") == 1
+
+
+def test_a_rule_for_reverse_mode_alone_in_a_branch():
+    @jax.custom_vjp
+    def square(x):
+        return x**2
+
+    square.defvjp(lambda x: (square(x), x), lambda x, ct: (10 * x * ct,))
+
+    def f(x, i):
+        return pb.switch(i, [square, jnp.sin], x)
+
+    assert float(jax.grad(f)(3.0, 0)) == 30
+    assert float(jax.jit(jax.grad(jax.checkpoint(f)))(3.0, 0)) == 30
+    with pytest.raises(TypeError, match="custom_vjp"):
+        jax.jit(jax.jacfwd(f))(3.0, 0)
 
 
 # Residuals of several shapes and dtypes, operands among them, whole numbers and keys.
