@@ -1,39 +1,93 @@
-"""Measure a training step of Flux models inside JAX against Flux and Zygote by themselves.
+"""Measure a training step of Flux models inside JAX against Flux by itself, and of their twins.
 
-    python benchmarks/models.py [--markdown] [--threads 1]
+    python benchmarks/models.py [--markdown] [--threads 1] [--only ResNet]
 
 The model is Flux's, the loss JAX's: `jax.jit(jax.value_and_grad(loss))` with `pb.flux`. Julia's own
 step has the same loss in Julia and is timed inside of Julia, on the thread that XLA calls from, as
-NNlib's convolutions are spread over the threads that wait for work. All are timed in turn, in one
-process; each figure is the least of many. The forward pass is that of the test mode.
+NNlib's convolutions are spread over the threads that wait for work. `pb.nn.from_flux` makes the
+layers of `pb.nn`; Flax (flax_models.py) has channels last. All are timed in turn, in one process;
+each figure is the least of many. The forward pass is that of the test mode.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import flax_models
 from bridge import LEAST, Row, blocked, in_a_row, least, limit_threads, machine, ms, show
 
-BLOCK = """
-Chain(
-    SkipConnection(Chain(LayerNorm(128), MultiHeadAttention(128; nheads=4), first), +),
-    SkipConnection(Chain(LayerNorm(128), Dense(128 => 512, gelu), Dense(512 => 128)), +),
-    x -> reshape(sum(x; dims=2), 128, :), Dense(128 => 10))
-"""
-# Name: source, and Julia's size of a batch.
+
+@dataclass(frozen=True)
+class Model:
+    """A model in both languages.
+
+    Attributes:
+        source: Flux's.
+        size: Julia's size of a batch.
+        flax: the same in Flax.
+        rounds: of timing.
+    """
+
+    source: str
+    size: tuple[int, ...]
+    flax: Any
+    rounds: int = 30
+
+
+def transformer(depth: int, width: int, heads: int) -> str:
+    """Write blocks of attention and two dense layers, normalised before, in Julia."""
+    block = (
+        f"SkipConnection(Chain(LayerNorm({width}), "
+        f"MultiHeadAttention({width}; nheads={heads}), first), +), "
+        f"SkipConnection(Chain(LayerNorm({width}), "
+        f"Dense({width} => {4 * width}, gelu), Dense({4 * width} => {width})), +), "
+    )
+    return f"Chain({block * depth}LayerNorm({width}), Dense({width} => 10))"
+
+
+def resnet18() -> str:
+    """Write a ResNet-18 for small images (He et al. 2015) in Julia."""
+
+    def conv(before: int, after: int, size: int = 3, stride: int = 1) -> str:
+        pad = size // 2
+        return f"Conv(({size}, {size}), {before} => {after}; {pad=}, {stride=}, bias=false)"
+
+    layers = [conv(3, 64), "BatchNorm(64, relu)"]
+    widths = [64, *(width for width in (64, 128, 256, 512) for _ in range(2))]
+    for before, after in itertools.pairwise(widths):
+        stride = after // before
+        main = f"{conv(before, after, 3, stride)}, BatchNorm({after}, relu), {conv(after, after)}"
+        shortcut = f"Chain({conv(before, after, 1, stride)}, BatchNorm({after}))"
+        layers.append(
+            f"Parallel(+, Chain({main}, BatchNorm({after})), "
+            f"{shortcut if stride == 2 else 'identity'}), x -> relu.(x)"
+        )
+    return f"Chain({', '.join(layers)}, GlobalMeanPool(), Flux.flatten, Dense(512 => 10))"
+
+
 MODELS = {
-    "MLP 784-256-256-10, batch 128": (
+    "MLP 784-256-256-10, batch 128": Model(
         "Chain(Dense(784 => 256, relu), Dense(256 => 256, relu), Dense(256 => 10))",
         (784, 128),
+        flax_models.MLP((256, 256, 10)),
     ),
-    "CNN, two convolutions, batch 32 of 28 by 28": (
+    "CNN, two convolutions, batch 32 of 28 by 28": Model(
         "Chain(Conv((3, 3), 1 => 16, relu; pad=1), MaxPool((2, 2)), "
         "Conv((3, 3), 16 => 32, relu; pad=1), MaxPool((2, 2)), Flux.flatten, Dense(1568 => 10))",
         (28, 28, 1, 32),
+        flax_models.CNN((16, 32)),
     ),
-    "transformer block, 128 wide, 32 of 16 tokens": (BLOCK, (128, 16, 32)),
+    "transformer block, 128 wide, 32 of 16 tokens": Model(
+        transformer(1, 128, 4), (128, 16, 32), flax_models.Transformer(1, 128, 4)
+    ),
+    "transformer, 6 blocks, 256 wide, 8 of 32 tokens": Model(
+        transformer(6, 256, 8), (256, 32, 8), flax_models.Transformer(6, 256, 8), 10
+    ),
+    "ResNet-18, 8 of 32 by 32": Model(resnet18(), (32, 32, 3, 8), flax_models.ResNet18(), 5),
 }
 
 
@@ -50,52 +104,72 @@ def inside(f: str, work: str, repeat: int) -> Callable[[], float]:
     return lambda: float(timer(np.float32(repeat)))
 
 
-def measure(name: str, source: str, size: tuple[int, ...]) -> list[Row]:
-    """Time the passes of a model in JAX and in Julia."""
+def measure(name: str, model: Model) -> list[Row]:
+    """Time the passes of a model in JAX, in Julia, as layers of `pb.nn` and in Flax."""
     import jax
     import jax.numpy as jnp
     import numpy as np
 
     import pybridge as pb
 
-    model = pb.flux(source)
-    params, state = model.init(jax.random.key(0))
+    in_jax = pb.flux(model.source)
+    params, state = in_jax.init(jax.random.key(0))
+    twin, *trees = pb.nn.from_flux(in_jax, params, state)
     rng = np.random.default_rng(0)
-    x = jnp.asarray(rng.standard_normal(size[::-1]), jnp.float32)
-    y = jax.nn.one_hot(jnp.asarray(rng.integers(0, 10, size[-1])), 10)
+    x = jnp.asarray(rng.standard_normal(model.size[::-1]), jnp.float32)
+    channels_last = jnp.moveaxis(x, 1, -1) if x.ndim == 4 else x
+    variables = model.flax.init(jax.random.key(0), channels_last, True)
+    weights, statistics = variables["params"], {k: variables[k] for k in {*variables} - {"params"}}
+    logits = jax.eval_shape(lambda: in_jax.apply(params, state, x)[0])
+    y = jax.nn.one_hot(jnp.asarray(rng.integers(0, 10, logits.shape[:-1])), 10)
 
-    def loss(params: Any, x: Any) -> Any:
-        logits, _ = model.apply(params, state, x, training=True)
-        return -jnp.mean(jnp.sum(y * jax.nn.log_softmax(logits), axis=1))
+    def stepping(apply: Callable[..., Any]) -> Callable[..., Any]:
+        def loss(params: Any, x: Any) -> Any:
+            return -jnp.mean(jnp.sum(y * jax.nn.log_softmax(apply(params, x)), axis=-1))
 
-    step = jax.jit(jax.value_and_grad(loss))
-    forward = jax.jit(lambda params, x: model.apply(params, state, x, training=False)[0])
-    dims = ", ".join(map(str, size))
+        return jax.jit(jax.value_and_grad(loss))
+
+    def flax(training: bool) -> Callable[..., Any]:
+        def apply(weights: Any, x: Any) -> Any:
+            variables = {"params": weights, **statistics}
+            return model.flax.apply(variables, x, training, mutable=[*statistics])[0]
+
+        return apply
+
+    def ours(layer: Any, state: Any, training: bool) -> Callable[..., Any]:
+        return lambda params, x: layer.apply(params, state, x, training=training)[0]
+
+    dims, labels = (", ".join(map(str, size)) for size in (model.size, logits.shape[-2::-1]))
     data = (
-        f"let m = Core.eval(Flux, :({source.strip()})), x = randn(Float32, {dims}), "
-        f"y = Flux.onehotbatch(rand(0:9, {size[-1]}), 0:9); (m, x, Float32.(y)) end"
+        f"let m = Core.eval(Flux, :({model.source})), x = randn(Float32, {dims}), "
+        f"y = Flux.onehotbatch(rand(0:9, {labels}), 0:9); (m, x, Float32.(y)) end"
     )
     in_julia = "((m, x, y),) -> Flux.withgradient(m -> Flux.logitcrossentropy(m(x), y), m)"
-    times = least(
-        {
-            "step": in_a_row(blocked(step, params, x), 3),
-            "step in Julia": inside(data, in_julia, 3),
-            "forward": in_a_row(blocked(forward, params, x), 3),
-            "forward in Julia": inside(data, "((m, x, y),) -> m(x)", 3),
-        },
-        30,
-    )
+    programs = {
+        "pb.flux": (ours(in_jax, state, True), ours(in_jax, state, False), params, x),
+        "pb.nn": (ours(twin, trees[1], True), ours(twin, trees[1], False), trees[0], x),
+        "Flax": (flax(True), flax(False), weights, channels_last),
+    }
+    calls = {
+        ("step", "Flux"): inside(data, in_julia, 3),
+        ("forward", "Flux"): inside(data, "((m, x, y),) -> m(x)", 3),
+    }
+    for which, (training, test, arrays, inputs) in programs.items():
+        calls["step", which] = in_a_row(blocked(stepping(training), arrays, inputs), 3)
+        calls["forward", which] = in_a_row(blocked(jax.jit(test), arrays, inputs), 3)
+    times = least(calls, model.rounds)
     return [
         Row(
-            f"{name}: {what}",
-            ms(times[key]),
-            f"Flux alone {ms(times[f'{key} in Julia'])}",
-            f"{times[key] / times[f'{key} in Julia']:.2f} times",
+            f"{name}: {what} of {which}",
+            ms(times[key, which]),
+            f"{peer} {ms(times[key, peer])}",
+            f"{times[key, which] / times[key, peer]:.2f} times",
             target,
         )
-        for what, key, target in (
-            ("value and gradient", "step", "1.10 times"),
-            ("forward pass", "forward", "1.05 times"),
+        for key, what in (("step", "value and gradient"), ("forward", "forward pass"))
+        for which, peer, target in (
+            ("pb.flux", "Flux", "1.10 times" if key == "step" else "1.05 times"),
+            ("pb.nn", "Flax", "1.00 times"),
         )
     ]
 
@@ -105,9 +179,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--markdown", action="store_true", help="print a table for the docs")
     parser.add_argument("--threads", type=int, default=1, help="threads of XLA and of BLAS")
+    parser.add_argument("--only", default="", help="models whose name has this")
     options = parser.parse_args()
     limit_threads(options.threads)
-    rows = [row for name, model in MODELS.items() for row in measure(name, *model)]
+    chosen = {name: model for name, model in MODELS.items() if options.only in name}
+    rows = [row for name, model in chosen.items() for row in measure(name, model)]
     show(rows, machine(options.threads), options.markdown)
 
 
