@@ -114,8 +114,8 @@ def value_and_grad(
         if system == "finite":
             value, gradients = _finite_transforms.value_and_grad(f, args, kwargs, numbers, has_aux)
         elif isinstance(f, JuliaFunction):
-            _no_keywords(kwargs)
-            value, gradients = _julia().value_and_grad(f, args, numbers, system, has_aux)
+            bound = f.with_keywords(kwargs)
+            value, gradients = _julia().value_and_grad(bound, args, numbers, system, has_aux)
         else:
             value, gradients = _lowering().value_and_grad(
                 f, _as_arrays(args), kwargs, numbers, system, has_aux
@@ -255,8 +255,7 @@ def jacobian(
             return _finite_transforms.jacobian(f, args, kwargs, argnums)
         single = isinstance(argnums, int)
         if isinstance(f, JuliaFunction):
-            _no_keywords(kwargs)
-            return _julia().jacobian(f, args, numbers, system, single)
+            return _julia().jacobian(f.with_keywords(kwargs), args, numbers, system, single)
         return _lowering().jacobian(f, _as_arrays(args), kwargs, numbers, system, single)
 
     return functools.wraps(f)(compute)
@@ -299,8 +298,7 @@ def hessian(
             return _finite_transforms.hessian(f, args, kwargs, argnums)
         single = isinstance(argnums, int)
         if isinstance(f, JuliaFunction):
-            _no_keywords(kwargs)
-            return _julia().hessian(f, args, numbers, system, single)
+            return _julia().hessian(f.with_keywords(kwargs), args, numbers, system, single)
         return _lowering().hessian(f, _as_arrays(args), kwargs, numbers, system, single)
 
     return functools.wraps(f)(compute)
@@ -375,15 +373,3 @@ def _as_arrays(tree: Any) -> Any:
         return np.asarray(leaf) if type(leaf).__module__.startswith("juliacall") else leaf
 
     return jax.tree_util.tree_map(as_numpy, tree)
-
-
-def _no_keywords(kwargs: dict[str, Any]) -> None:
-    if kwargs:
-        raise ArgumentTypeError(
-            explain(
-                "a function from pb.from_julia",
-                expected="positional arguments only",
-                got=f"the keyword arguments {sorted(kwargs)}",
-                fix="Write the Julia function with positional arguments.",
-            )
-        )

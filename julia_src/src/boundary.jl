@@ -313,6 +313,8 @@ const REQUESTS = (
     define=(source, packages) ->
         register(evaluate(source, Base.split(packages, ','; keepempty=false))),
     define_lowered=(source, constants) -> Lowering.define_lowered(source, constants),
+    with_keywords=(id, source) -> register(WithKeywords(
+        FUNCTIONS[parse(Int, id)], Base.invokelatest(evaluate("() -> $source", String[])))),
     prepare=prepare,
     structure=id -> SPECS[parse(Int, id)],
     failure=id -> join((@lock LOCK pop!(FAILURES, Ptr{Int64}(parse(Int, id)))), '\x1f'),

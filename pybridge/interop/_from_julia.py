@@ -33,7 +33,10 @@ def from_julia(
     Source is evaluated at once, in a Julia module of its own where PyBridge, NNlib and
     ChainRulesCore are imported. Arguments are numbers and arrays of bool, int8 to int64, uint8 to
     uint64, float16 to float64, complex64 and complex128, and tuples, lists, named tuples and
-    dicts of them (a list is a Julia tuple, a dict a NamedTuple). Results may also be structs and
+    dicts of them (a list is a Julia tuple, a dict a NamedTuple), registered dataclasses, Equinox
+    modules and other pytrees (a NamedTuple of their children where those have names, else a
+    tuple; static fields stay behind). Keyword arguments are static and become Julia's:
+    `f(x, dims=2)` is `f(x; dims=2)`. Results may also be structs and
     Dicts with names for keys, which become named tuples; a name that Python cannot spell is
     replaced by its place, `_0`. Numbers and arrays without axes are Julia numbers. JAX's bfloat16
     is passed as Float32, and results go back to bfloat16 if there was no other floating-point

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -11,6 +12,7 @@ from jax.core import Tracer
 from .._errors import ArgumentTypeError, explain
 from ..primitives import holds_nondifferentiable, plain
 from ._julia_callee import BridgedFunction, Jitted
+from ._keywords import keyword_source
 
 if TYPE_CHECKING:
     from ..julia import JuliaHandle
@@ -40,10 +42,12 @@ class JuliaFunction:
         vjp: JuliaHandle | None = None,
         batched: bool = False,
         out: Any = None,
+        keywords: str = "",
     ):
         """Keep the parts."""
         self.handle = handle
         self.source = source
+        self._keywords = keywords
         self.ad = ad
         self.layout = layout
         self.batched = batched
@@ -51,6 +55,7 @@ class JuliaFunction:
         self._rules = (jvp, vjp)
         self.declared: dict[Any, Any] = {}
         self._others: dict[str, JuliaFunction] = {}
+        self._bound: dict[str, JuliaFunction] = {}
         self._jitted = Jitted()
         self.bridged = BridgedFunction(
             handle,
@@ -62,8 +67,18 @@ class JuliaFunction:
             jitted=self._jitted,
         )
 
-    def __call__(self, *args: Any) -> Any:
-        """Call the Julia function with numbers, arrays and trees of them."""
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """Call the Julia function with numbers, arrays and trees of them.
+
+        Keyword arguments are Julia's, and static: numbers, strings, None, `slice(None)` for
+        Julia's `:`, and tuples of them.
+
+        Raises:
+            ArgumentTypeError: an argument cannot cross, or a keyword's value is not static.
+            JuliaError: what the function throws, for one that it has no such keyword.
+        """
+        if keywords:
+            return self.with_keywords(keywords)(*args)
         if holds_nondifferentiable(args):
             args = plain(args)
         if any(map(_wants_program, jax.tree_util.tree_leaves(args))):
@@ -95,7 +110,8 @@ class JuliaFunction:
         """Show the source, shortened."""
         source = self.source if self.source is not None else "juliacall value"
         short = source if len(source) <= 60 else source[:57] + "..."
-        return f"from_julia({short!r}, ad={self.ad!r}, layout={self.layout!r})"
+        shown = f"from_julia({short!r}, ad={self.ad!r}, layout={self.layout!r})"
+        return f"{shown} with keywords {self._keywords}" if self._keywords else shown
 
     def with_ad(self, ad: str) -> JuliaFunction:
         """Return the same function, differentiated by another system. The same each time."""
@@ -112,8 +128,36 @@ class JuliaFunction:
                 vjp=vjp,
                 batched=self.batched,
                 out=self.out,
+                keywords=self._keywords,
             )
         return self._others[ad]
+
+    def with_keywords(self, keywords: dict[str, Any]) -> JuliaFunction:
+        """Return the function with keyword arguments bound. The same for the same values.
+
+        Rules of one's own and a function for `out` get the keywords, too.
+
+        Raises:
+            ArgumentTypeError: a value is not static.
+            ArgumentValueError: an integer has more than 64 bits.
+        """
+        if not keywords:
+            return self
+        text = keyword_source(dict(sorted(keywords.items())))
+        if text not in self._bound:
+            jvp, vjp = (rule and rule.with_keywords(text) for rule in self._rules)
+            self._bound[text] = JuliaFunction(
+                self.handle.with_keywords(text),
+                source=self.source,
+                ad=self.ad,
+                layout=self.layout,
+                jvp=jvp,
+                vjp=vjp,
+                batched=self.batched,
+                out=functools.partial(self.out, **keywords) if callable(self.out) else self.out,
+                keywords=text,
+            )
+        return self._bound[text]
 
     def __copy__(self) -> JuliaFunction:
         """Return itself: nothing about it changes."""

@@ -71,6 +71,15 @@ class JuliaHandle:
         handle._take(number, uuid.uuid4().hex)
         return handle
 
+    def with_keywords(self, text: str) -> JuliaHandle:
+        """Make the function with keyword arguments bound; `text` is source of a NamedTuple."""
+        fields = (self.number, text)
+        bound = JuliaHandle.registered(
+            int(self._session.call(lambda library: library.request("with_keywords", *fields)))
+        )
+        bound.identity = f"{self.identity}\x1e{text}"
+        return bound
+
     def _take(self, number: int, identity: str) -> None:
         self.number = number
         self.identity = identity

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from array import array
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -110,14 +110,15 @@ def spec(treedef: Any, kinds: tuple[tuple[np.dtype, int], ...]) -> str:
     """Describe a tree whose leaves have these dtypes and ranks.
 
     Args:
-        treedef: JAX's tree structure: tuples, lists, named tuples, dicts and None.
+        treedef: JAX's tree structure: tuples, lists, named tuples, dicts, None, and nodes that are
+            registered with JAX.
         kinds: dtype and rank of each leaf.
 
     Returns:
         The text that `wire.jl` parses.
 
     Raises:
-        ArgumentTypeError: the tree has a node that has no twin in Julia.
+        ArgumentTypeError: a key of a dict is no name.
     """
     leaves = [f"{_CODES[dtype]}:{rank}" for dtype, rank in kinds]
     return _spec(jax.tree_util.tree_unflatten(treedef, leaves))
@@ -129,8 +130,10 @@ def _spec(tree: Any) -> str:
     if tree is None:
         return "n"
     if isinstance(tree, dict):
-        # JAX flattens dictionaries in the order of their sorted keys.
-        return _fields({key: tree[key] for key in sorted(tree)})
+        # JAX flattens dictionaries in the order of their sorted keys, ordered ones in their own.
+        return _fields(
+            {k: tree[k] for k in (tree if isinstance(tree, OrderedDict) else sorted(tree))}
+        )
     names = getattr(tree, "_julia_names", None)
     if names is not None:  # Julia returned it
         return _text(dict(zip(names, tree, strict=True)))
@@ -138,14 +141,20 @@ def _spec(tree: Any) -> str:
         return _fields(tree._asdict())  # type: ignore[attr-defined]
     if isinstance(tree, tuple | list):
         return "(" + ",".join(_spec(child) for child in tree) + ")"
-    raise ArgumentTypeError(
-        explain(
-            "from_julia",
-            expected="tuples, lists, named tuples and dicts of arrays",
-            got=f"a {type(tree).__name__}",
-            fix="Pass its arrays in one of those.",
-        )
-    )
+    return _registered(tree)
+
+
+def _registered(tree: Any) -> str:
+    # Dataclasses, Equinox modules and whatever else is registered with JAX: its children, by
+    # their names if all of them have one.
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda node: node is not tree)
+    keys = [path[0] for path, _ in flat]
+    children = [child for _, child in flat]
+    if keys and all(isinstance(key, jax.tree_util.GetAttrKey) for key in keys):
+        return _fields({key.name: c for key, c in zip(keys, children, strict=True)})
+    if keys and all(isinstance(key, jax.tree_util.DictKey) for key in keys):
+        return _fields({key.key: c for key, c in zip(keys, children, strict=True)})
+    return "(" + ",".join(map(_spec, children)) + ")"
 
 
 def _fields(fields: dict[str, Any]) -> str:

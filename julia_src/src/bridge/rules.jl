@@ -20,6 +20,21 @@ struct Differentiable{B,F,J,V}
     vjp::V
 end
 
+"A function with keyword arguments bound, those that Python gives by name."
+struct WithKeywords{F,K<:NamedTuple}
+    f::F
+    keywords::K
+end
+(bound::WithKeywords)(args...) = bound.f(args...; bound.keywords...)
+
+# A rule that somebody wrote for the function itself; nothing where there is none.
+own_rrule(f, args...) = ChainRulesCore.rrule(f, args...)
+own_rrule(bound::WithKeywords, args...) =
+    ChainRulesCore.rrule(bound.f, args...; bound.keywords...)
+own_frule(ẋs, f, args...) = ChainRulesCore.frule(ẋs, f, args...)
+own_frule(ẋs, bound::WithKeywords, args...) =
+    ChainRulesCore.frule(ẋs, bound.f, args...; bound.keywords...)
+
 "A direction: tangents of the argument leaves with the numbers `leaves`."
 struct Direction{leaves,T<:Tuple}
     tangents::T
@@ -62,7 +77,7 @@ function reverse_pass(d::Differentiable, spec, leaves, wrt)
         return y, ȳ -> pick(leaf_cotangents(spec, checked_cotangents(spec, back(ȳ))), wrt)
     end
     d.jvp === nothing || return reverse_by_forward(d, spec, leaves, wrt)
-    rule = reads_rules(d.backend) ? nothing : ChainRulesCore.rrule(d.f, args...)
+    rule = reads_rules(d.backend) ? nothing : own_rrule(d.f, args...)
     if rule !== nothing
         y, back = rule
         return y, function (ȳ)
@@ -130,10 +145,10 @@ function first_tangent(d, spec, leaves, direction::Direction{wrt}) where {wrt}
     d.vjp === nothing || return forward_by_reverse(d, spec, leaves, direction)
     missing_leaves = map(_ -> ZeroTangent(), leaves)
     ẋs = assemble(spec, replace_leaves(missing_leaves, Val(wrt), direction.tangents))
-    rule = ChainRulesCore.frule((NoTangent(), map(chain, args, ẋs)...), d.f, args...)
+    rule = own_frule((NoTangent(), map(chain, args, ẋs)...), d.f, args...)
     rule === nothing || return plain_tangent(first(rule), last(rule))
     # A function with a rule for reverse mode alone must not be seen through.
-    ChainRulesCore.rrule(d.f, args...) === nothing ||
+    own_rrule(d.f, args...) === nothing ||
         return forward_by_reverse(d, spec, leaves, direction)
     return directional(leaves -> plain(call_with(d.f, spec, leaves)), leaves, direction)
 end
