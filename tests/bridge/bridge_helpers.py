@@ -48,8 +48,8 @@ def counted(source):
     """
     name = f"COUNTER_{next(_numbers)}"
     read = pb.from_julia(
-        f"begin Core.eval(Main, :(const {name} = Ref(0))); "
-        f"x -> (n = Main.{name}[]; Main.{name}[] = 0; n) end"
+        f"begin Core.eval(Main, :(const {name} = Threads.Atomic{{Int}}(0))); "
+        f"x -> Threads.atomic_xchg!(Main.{name}, 0) end"
     )
-    count = f"ChainRulesCore.ignore_derivatives(() -> Main.{name}[] += 1)"
+    count = f"ChainRulesCore.ignore_derivatives(() -> Threads.atomic_add!(Main.{name}, 1))"
     return f"let inner = {source}; (xs...) -> ({count}; inner(xs...)) end", lambda: int(read(1.0))

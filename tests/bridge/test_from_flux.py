@@ -129,8 +129,8 @@ def test_gradients_are_equal():
     source = """Chain(Conv((3, 3), 2 => 4, relu; pad=1), BatchNorm(4), Dropout(0.4),
         MaxPool((2, 2)), Flux.flatten, Dense(16 => 3, tanh), LayerNorm(3))"""
     flux = model(source)
-    params, state = flux.init()
-    layer, ours, kept = nn.from_flux(flux)
+    params, state = flux.init(jax.random.key(5))
+    layer, ours, kept = nn.from_flux(flux, params, state)
     x, key = inputs((6, 2, 4, 4)), jax.random.key(3)
 
     def loss(apply, state):

@@ -97,8 +97,15 @@ nothing"""
 @pytest.fixture(scope="module")
 def residual():
     """Define the struct in Julia's Main, once."""
+    pb.flux("Dense(1 => 1)")  # Flux is there
     in_julia(f'x -> (Main.eval(Meta.parse(raw"""begin {STRUCT} end""")); [1f0])', 1)
     return "Chain(Main.Residual(Dense(3 => 3, tanh), Float32[1, 2, 3]), Dense(3 => 2))"
+
+
+@pytest.fixture(autouse=True)
+def nothing_registered(monkeypatch):
+    """Forget what other tests have registered, and afterwards what these have."""
+    monkeypatch.setattr("pybridge.flux_models._registry._BY_STRUCT", {})
 
 
 def from_residual(fields, params, state, read):
@@ -117,8 +124,7 @@ def test_a_struct_of_ones_own_is_refused_with_the_line_to_write(residual):
         nn.from_flux(residual)
 
 
-def test_a_registered_struct_goes_both_ways(residual, monkeypatch):
-    monkeypatch.setattr("pybridge.flux_models._registry._BY_STRUCT", {})
+def test_a_registered_struct_goes_both_ways(residual):
     nn.register_flux("Residual", from_residual, to_residual, layer=Residual)
     flux = pb.flux(residual)
     layer, params, state = nn.from_flux(flux)
