@@ -313,7 +313,7 @@ const REQUESTS = (
     define=(source, packages) ->
         register(evaluate(source, Base.split(packages, ','; keepempty=false))),
     define_lowered=(source, constants) -> Lowering.define_lowered(source, constants),
-    with_keywords=(id, source) -> register(WithKeywords(
+    with_keywords=(id, source) -> register(with_keywords(
         FUNCTIONS[parse(Int, id)], Base.invokelatest(evaluate("() -> $source", String[])))),
     prepare=prepare,
     structure=id -> SPECS[parse(Int, id)],

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.extend.linear_util as lu
 import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer, eval_jaxpr
@@ -127,6 +126,8 @@ def _divide_branch(branch: ClosedJaxpr, unknown: list[bool], waits: list[bool] |
         waits: for each output whether it waits in another branch, and so has to here. None at
             first, while that is being found out.
     """
+    from jax.extend import linear_util as lu
+
     found: list[Any] = []
     leaves: list[tuple[str, Any]] = []
 

@@ -175,9 +175,11 @@ def test_float64_result_for_jax_arrays_with_x64_off_is_no_silent_cast():
     assert f(np.ones(2, np.float32)).dtype == np.float64
 
 
-def test_keyword_arguments():
-    with pytest.raises(pb.ArgumentTypeError, match="positional"):
-        pb.grad(pb.from_julia("sin"), backend="zygote")(2.0, y=1)
+@pytest.mark.parametrize("source", ["sin", "(x; scale=1) -> scale * x"])
+def test_a_keyword_that_the_function_does_not_have(source):
+    known = "scale" if "scale" in source else ""
+    with pytest.raises(pb.JuliaError, match=rf"has \({known}\), got y"):
+        pb.grad(pb.from_julia(source), backend="zygote")(2.0, y=1)
 
 
 def test_a_value_of_an_ad_system_that_cannot_be_seen():

@@ -25,7 +25,17 @@ struct WithKeywords{F,K<:NamedTuple}
     f::F
     keywords::K
 end
-(bound::WithKeywords)(args...) = bound.f(args...; bound.keywords...)
+(bound::WithKeywords)(args...) = Core.kwcall(bound.keywords, bound.f, args...)
+
+function with_keywords(f, keywords)
+    known = mapreduce(Base.kwarg_decl, union, methods(f); init=Symbol[])
+    takes_all = any(name -> endswith(string(name), "..."), known)
+    unknown = setdiff(keys(keywords), known)
+    takes_all || isempty(unknown) || throw(ArgumentError(
+        "expected keyword arguments that a method of the function has ($(join(known, ", "))), " *
+        "got $(join(unknown, ", "))"))
+    return WithKeywords(f, keywords)
+end
 
 # A rule that somebody wrote for the function itself; nothing where there is none.
 own_rrule(f, args...) = ChainRulesCore.rrule(f, args...)
