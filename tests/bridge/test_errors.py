@@ -207,3 +207,10 @@ def test_a_stack_overflow_is_named():
     with pytest.raises(pb.JuliaError) as error:
         f(1.0)
     assert error.value.julia_type == "StackOverflowError"
+
+
+@pytest.mark.parametrize("run", ["call", "gradient"])
+def test_a_message_that_is_not_utf_8(run):
+    f = pb.from_julia("x -> error(String(UInt8[0x61, 0xff, 0xfe]))")
+    with pytest.raises(pb.JuliaError, match="threw ErrorException: a\ufffd\ufffd"):
+        f(1.0) if run == "call" else pb.grad(f, backend="zygote")(1.0)

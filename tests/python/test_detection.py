@@ -377,3 +377,17 @@ def test_no_retrace(count_traces):
     for x in (1.0, 2.0, 3.0):
         compiled(x)
     assert traced.traces == 1
+
+
+def test_the_condition_of_a_while_loop_sees_no_derivative():
+    # JAX differentiates the body alone.
+    def steps(x):
+        carry = (x, jnp.asarray(0.0))
+        return lax.while_loop(
+            lambda c: ~pb.within_gradient(c[0]) & (c[1] < 3),
+            lambda c: (c[0] * jnp.where(pb.within_gradient(c[0]), 2.0, 1.0), c[1] + 1),
+            carry,
+        )
+
+    (x, count), _ = jax.jvp(steps, (1.0,), (1.0,))
+    assert (float(x), float(count)) == (8.0, 3.0)
