@@ -116,7 +116,10 @@ def _(over: Over, eps: float, primals: Any, tangents: Any) -> Any:
     x, mask, count = primals
     values, _, var = out = _standardise(over, eps, x, mask, count)
     inverse = inverse_deviation(var, eps)
-    moved = masked(mask, tangents[0])
+    # Transposed, the barrier is behind the sum of x's cotangents. Without it XLA makes that sum,
+    # which is cheap for each element, in every operation that reads it: with residual connections
+    # the work of all layers behind this one, and so the square of the depth.
+    moved = masked(mask, jax.lax.optimization_barrier(tangents[0]))
     mean_moved = _mean(over, moved, count)
     along = _mean(over, values * moved, count)
     values_moved = inverse * masked(mask, moved - mean_moved - values * along)

@@ -271,6 +271,25 @@ def test_one_trace_for_many_steps(count_traces):
     assert step.__wrapped__.traces == 1
 
 
+@pytest.mark.parametrize(
+    "norm", [nn.LayerNorm(16), nn.BatchNorm(16), nn.GroupNorm(16, 4)], ids=lambda n: type(n).__name__
+)
+def test_the_gradient_of_residual_blocks_costs_no_more_for_those_behind_them(norm):
+    def operations(depth):
+        blocks = [nn.SkipConnection(nn.Chain(norm, nn.Dense(16, 16, jnp.tanh)), jnp.add)] * depth
+        model = nn.Chain(*blocks)
+        params, state = model.init(KEY)
+
+        def loss(params, x):
+            return model.apply(params, state, x, training=True)[0].sum()
+
+        compiled = jax.jit(jax.grad(loss)).lower(params, jnp.ones((8, 16))).compile()
+        return compiled.cost_analysis()["flops"]
+
+    at = {depth: operations(depth) for depth in (4, 8, 12)}
+    assert at[12] - at[8] == at[8] - at[4]
+
+
 ERRORS = {
     "channels": (lambda: nn.BatchNorm(0), "positive integer as channels"),
     "channels, a float": (lambda: nn.BatchNorm(2.5), "positive integer as channels"),
