@@ -272,7 +272,9 @@ def test_one_trace_for_many_steps(count_traces):
 
 
 @pytest.mark.parametrize(
-    "norm", [nn.LayerNorm(16), nn.BatchNorm(16), nn.GroupNorm(16, 4)], ids=lambda n: type(n).__name__
+    "norm",
+    [nn.LayerNorm(16), nn.BatchNorm(16), nn.GroupNorm(16, 4)],
+    ids=lambda n: type(n).__name__,
 )
 def test_the_gradient_of_residual_blocks_costs_no_more_for_those_behind_them(norm):
     def operations(depth):
