@@ -84,7 +84,8 @@ function PyBridge.pullback(
 ) where {argnums}
     fargs = (f, PyBridge.maptree(own, args)...)
     run = Base.invokelatest(run_forth, fargs)
-    # The cotangent of a dictionary or a struct comes as that of the tree that it is sent as.
+    # The cotangent of a dictionary, a struct or a vector of arrays comes as that of the tree that
+    # it is sent as.
     is_tree(Mooncake.primal(run.y)) || return PyBridge.pullback(b, PyBridge.plain ∘ f, args, wrt)
     # The way back undoes what the function wrote into arrays, the value's own ones included.
     y = Mooncake._copy_output(Mooncake.primal(run.y))
@@ -113,6 +114,7 @@ end
 
 is_tree(y) = y isa Union{Nothing,Number,AbstractArray}
 is_tree(y::PyBridge.Branch) = all(is_tree, y)
+is_tree(y::AbstractVector) = !PyBridge.is_container(y)
 
 # Mooncake would see through what an array is made of, and write into memory of others.
 own(x) = x

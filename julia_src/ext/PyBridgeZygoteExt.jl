@@ -30,6 +30,8 @@ end
 seed!(context, y, ȳ) = ȳ
 seed!(context, y, ::AbstractZero) = nothing
 seed!(context, y::Tuple, ȳ::Tuple) = map((y, ȳ) -> seed!(context, y, ȳ), y, ȳ)
+seed!(context, y::AbstractVector, ȳ::Tuple) =
+    collect(Any, map((y, ȳ) -> seed!(context, y, ȳ), Tuple(y), ȳ))
 function seed!(context, y::T, ȳ::NamedTuple{names}) where {T,names}
     parts = map(name -> seed!(context, getfield(y, name), ȳ[name]), names)
     fields = NamedTuple{names}(parts)

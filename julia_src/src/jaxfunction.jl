@@ -147,8 +147,9 @@ A JAX function that is called like a Julia function: what `pb.to_julia(f)` makes
 Zygote and Yota differentiate it by its rule, ForwardDiff and Tracker by methods of their
 own. The derivatives are JAX's.
 
-Arguments and results are numbers, arrays, tuples and named tuples. In a Flux model it is a
-layer without parameters; [`JaxLayer`](@ref) is one with.
+Arguments are numbers, arrays, and tuples, named tuples, vectors and structs of them; results
+are numbers, arrays, tuples and named tuples. In a Flux model it is a layer without parameters;
+[`JaxLayer`](@ref) is one with.
 """
 struct JaxFunction <: Function
     reference::PythonReference
@@ -159,7 +160,10 @@ end
 Base.show(io::IO, f::JaxFunction) = print(io, "JaxFunction(", f.name, ")")
 Base.show(io::IO, ::MIME"text/plain", f::JaxFunction) = show(io, f)
 
-(f::JaxFunction)(args...) = jax_call(carrier(args), f, args)
+function (f::JaxFunction)(args...)
+    args = map(plain, args)
+    return jax_call(carrier(args), f, args)
+end
 
 # What carries a derivative through a call. The extensions of ForwardDiff and Tracker add
 # their own, for their numbers and arrays.

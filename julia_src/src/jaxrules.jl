@@ -17,7 +17,8 @@ function (back::JaxPullback)(ȳ)
 end
 
 function ChainRulesCore.rrule(f::JaxFunction, args...)
-    y, pull = jax_vjp(carrier(args), f, args)
+    trees = map(plain, args)
+    y, pull = jax_vjp(carrier(trees), f, trees)
     return y, JaxPullback(f, args, y, pull)
 end
 
@@ -77,9 +78,17 @@ function regrow!(x̄s, x::Branch)
     all(child -> child isa NoTangent, children) && return NoTangent()
     return x isa Tuple ? Tangent{typeof(x)}(children...) : Tangent{typeof(x)}(; children...)
 end
-regrow!(x̄s, x) = NoTangent()
+regrow!(x̄s, ::Union{Nothing,AbstractZero}) = NoTangent()
+function regrow!(x̄s, x)
+    fields = regrow!(x̄s, fields_of(x))
+    return fields isa NoTangent ? fields : Tangent{typeof(x)}(; ChainRulesCore.backing(fields)...)
+end
+regrow!(x̄s, x::AbstractDict) = throw(ArgumentError(
+    "a JAX function in Julia: expected arguments that have a tangent, got a $(typeof(x)). " *
+    "Make it a NamedTuple: `(; d...)` for a Dict with Symbols for keys."))
 regrow!(x̄s, x::Number) = is_inexact(x) ? ProjectTo(x)(popfirst!(x̄s)) : NoTangent()
 function regrow!(x̄s, x::AbstractArray)
+    x isa AbstractVector && is_container(x) && return map(child -> regrow!(x̄s, child), x)
     is_inexact(x) || return NoTangent()
     x̄ = popfirst!(x̄s)
     return ProjectTo(x)(x̄ isa Number ? fill(x̄) : reshape(x̄, axes(x)))

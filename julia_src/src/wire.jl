@@ -25,7 +25,7 @@ struct UnsupportedValueError <: Exception
     type::Type
 end
 function Base.showerror(io::IO, e::UnsupportedValueError)
-    print(io, "expected numbers, arrays of numbers, tuples, named tuples, dictionaries or ",
+    print(io, "expected numbers, arrays of numbers, tuples, named tuples, vectors, dictionaries or ",
         "structs of them, got a ", e.type, ". Numbers may be Bool, Int8 to Int64, UInt8 to UInt64, Float16 to Float64, ",
         "ComplexF32 and ComplexF64; convert the value before returning it.")
 end
@@ -116,6 +116,8 @@ sendable(x::Branch, settle=host_array) = map(child -> sendable(child, settle), x
 sendable(x::Union{Nothing,AbstractZero}, settle=host_array) = nothing
 sendable(x::Wired, settle=host_array) = x
 sendable(x::AbstractArray, settle=host_array) = settle(x)
+sendable(x::AbstractVector, settle=host_array) =
+    is_container(x) ? sendable(Tuple(x), settle) : settle(x)
 sendable(x, settle=host_array) = sendable(fields_of(x), settle)
 
 host_array(x) = sendable_array(x isa Array ? x : collect(x))
@@ -123,10 +125,17 @@ host_array(x) = sendable_array(x isa Array ? x : collect(x))
 """
     plain(x)
 
-Turn dictionaries and structs in a tree into named tuples, the keys of a dictionary in order.
+Turn dictionaries and structs in a tree into named tuples, the keys of a dictionary in order, and
+vectors of arrays or of other containers into tuples.
 """
 plain(x) = x isa Union{Nothing,Number,AbstractArray,AbstractZero} ? x : plain(fields_of(x))
 plain(x::Branch) = map(plain, x)
+plain(x::AbstractVector) = is_container(x) ? plain(Tuple(x)) : x
+
+# A vector holds numbers, or it is a container as a tuple is. `Any[1, 2.0]` holds numbers.
+is_container(x::AbstractVector{<:Number}) = false
+is_container(x::AbstractVector) =
+    isempty(x) ? typeintersect(eltype(x), Number) === Union{} : !all(v -> v isa Number, x)
 
 fields_of(x::AbstractDict) = throw(UnsupportedValueError(typeof(x)))
 function fields_of(x::AbstractDict{<:Union{Symbol,AbstractString}})

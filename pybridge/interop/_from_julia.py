@@ -34,17 +34,16 @@ def from_julia(
     ChainRulesCore are imported. Arguments are numbers and arrays of bool, int8 to int64, uint8 to
     uint64, float16 to float64, complex64 and complex128, and tuples, lists, named tuples and
     dicts of them (a list is a Julia tuple, a dict a NamedTuple), registered dataclasses, Equinox
-    modules and other pytrees (a NamedTuple of their children where those have names, else a
-    tuple; static fields stay behind). Keyword arguments are static and become Julia's:
-    `f(x, dims=2)` is `f(x; dims=2)`. Results may also be structs and
-    Dicts with names for keys, which become named tuples; a name that Python cannot spell is
-    replaced by its place, `_0`. Numbers and arrays without axes are Julia numbers. JAX's bfloat16
-    is passed as Float32, and results go back to bfloat16 if there was no other floating-point
-    argument. A function that mutates its argument
-    changes nothing here: it gets a copy, or, for large arrays, an array that copies itself
-    before the first write. (On a GPU it gets a CuArray of JAX's own memory, and must not write to
-    it.) The function should be pure, as every function in JAX: compiled
-    programs may call it more than once, or not at all.
+    modules and other pytrees (a NamedTuple of their children where those have names, else a tuple;
+    static fields stay behind). Keyword arguments are static and become Julia's: `f(x, dims=2)` is
+    `f(x; dims=2)`. Results may also be structs and Dicts with names for keys, which become named
+    tuples (a name that Python cannot spell is replaced by its place, `_0`), and vectors of arrays,
+    which become tuples. Numbers and arrays without axes are Julia numbers. JAX's bfloat16 is
+    passed as Float32, and results go back to bfloat16 if there was no other floating-point
+    argument. A function that mutates its argument changes nothing here: it gets a copy, or, for
+    large arrays, an array that copies itself before the first write. (On a GPU it gets a CuArray
+    of JAX's own memory, and must not write to it.) The function should be pure, as every function
+    in JAX: compiled programs may call it more than once, or not at all.
 
     Outside of JAX's transformations, NumPy and Python arguments give NumPy results in Julia's
     own dtypes; a JAX array among the arguments gives JAX arrays, and one on a GPU makes the call a

@@ -104,6 +104,16 @@ def test_train_flux_layer_in_jax():
     assert float(accuracy) >= 0.95
 
 
+@pytest.mark.nightly  # each trainer alone is a few lines; the Flux layers are tested by day
+@pytest.mark.peers("equinox", "flax", "optax", "sklearn")
+def test_four_trainers():
+    printed = run("four_trainers.py", "--epochs", "2")
+    found = re.findall(r"first loss (\S+), last (\S+), .* from optax (\S+)", printed)
+    assert len(found) == 4, printed
+    for first, last, apart in found:
+        assert float(last) < float(first) / 4 and float(apart) < 1e-10, printed
+
+
 @pytest.mark.nightly
 @pytest.mark.peers("optax", "sklearn")
 def test_digits_three_ways(tmp_path):

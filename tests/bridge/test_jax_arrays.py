@@ -372,6 +372,73 @@ def test_derivatives_of_results_in_containers(kind, x64):
             same(jax.tree.leaves(jacobian)[-2], np.diag(2 * x))
 
 
+VECTORS = {
+    "arrays": ("[x .^ 2, [sum(x)]]", lambda x: (x**2, jnp.sum(x)[None])),
+    "arrays and numbers": ("Any[x .^ 2, sum(x)]", lambda x: (x**2, jnp.sum(x))),
+    "named tuples": ("[(a=x .^ 2,), (a=2 .* x,)]", lambda x: ((x**2,), (2 * x,))),
+    "vectors": ("[[x, 2 .* x], [x .^ 3]]", lambda x: ((x, 2 * x), (x**3,))),
+    "in a tuple": ("(1.0, [x .^ 2, x])", lambda x: (jnp.array(1.0), (x**2, x))),
+    "map": ("map(n -> x .^ n, 1:3)", lambda x: (x, x**2, x**3)),
+}
+
+
+def weighted(f):
+    def total(x):
+        leaves = enumerate(jax.tree.leaves(f(x)), 1)
+        return sum(jnp.sum(weight * jnp.sin(leaf)) for weight, leaf in leaves)
+
+    return total
+
+
+def test_a_vector_of_arrays_is_a_tuple_for_every_system(system, x64):
+    body, twin = VECTORS["arrays"]
+    f, x = julia(f"x -> {body}", system), jnp.array([1.0, 2.0, 3.0])
+    same(f(x), twin(x))
+    same(jax.jit(jax.grad(weighted(f)))(x), jax.grad(weighted(twin))(x))
+
+
+@pytest.mark.parametrize("kind", by_day(VECTORS, ["vectors", "in a tuple"]))
+def test_derivatives_of_vectors_of_arrays(kind, compiling_system, x64):
+    if compiling_system == "yota" and kind in ("arrays and numbers", "map"):
+        pytest.skip("Yota has no rule for Any[...], nor for map with a closure")
+    body, twin = VECTORS[kind]
+    f, x = julia(f"x -> {body}", compiling_system), jnp.array([1.0, 2.0, 3.0])
+
+    def leaves(y):
+        return jax.tree.leaves(y)
+
+    for transform in (
+        lambda f: f,
+        lambda f: jax.grad(weighted(f)),
+        lambda f: jax.hessian(weighted(f)),
+        jax.jacrev,
+        jax.jacfwd,
+    ):
+        same(leaves(jax.jit(transform(f))(x)), leaves(transform(twin)(x)))
+
+
+def test_an_empty_vector_of_arrays_and_one_of_nobody_knows_what(x64):
+    x = jnp.ones(2)
+    assert julia("x -> Vector{Float64}[]")(x) == ()
+    with pytest.raises(pb.ArgumentTypeError, match=r"got a Vector\{Any\}"):
+        julia("x -> Any[]")(x)
+
+
+def test_rules_of_ones_own_get_vectors_for_vectors(x64):
+    f = julia(
+        "x -> [x .^ 2, x]",
+        vjp="x -> ([x .^ 2, x], ȳ -> (ȳ isa Vector ? 20 .* x .* ȳ[1] .+ 10 .* ȳ[2] : error(),))",
+    )
+    x = jnp.array([1.0, 2.0])
+
+    def total(x):
+        square, same_again = f(x)
+        return jnp.sum(square) + jnp.sum(same_again)
+
+    same(jax.jit(jax.grad(total))(x), 20 * x + 10)
+    same(jax.jit(jax.jacfwd(total))(x), 20 * x + 10)
+
+
 @pytest.mark.parametrize(
     "source", ["x -> (x₁=x, σ²=sum(x))", 'x -> Dict("class"=>x, "x y"=>sum(x))']
 )

@@ -320,6 +320,35 @@ def test_structured_arguments_get_gradients_of_their_kind(julia, x64):
     np.testing.assert_allclose(got[2], wave_slope(2.0))
 
 
+OF_OWN = {
+    "struct": "(v, x) -> g(Two(v, 2v), x)",
+    "vector": "(v, x) -> g([v, 2v], x)",
+    "struct in a vector": "(v, x) -> g([Two(v, 2v)], x)",
+}
+
+
+@pytest.mark.parametrize("kind", by_day(OF_OWN, ["struct", "vector"]))
+def test_structs_and_vectors_of_arrays_as_arguments(kind, system, julia, x64):
+    # Both arguments have the same size: gradients that changed places would go unnoticed by sizes.
+    def total(p, x):
+        first, second = jax.tree.leaves(p)
+        return jnp.sum(first**3 * second) + jnp.sum(5 * x)
+
+    julia("isdefined(Main, :Two) || @eval struct Two; first; second; end")
+    f = julia(f"g -> {OF_OWN[kind]}")
+    v, x = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    got = pb.grad(pb.from_julia(f(pb.to_julia(total))), (0, 1), backend=system)(v, x)
+    np.testing.assert_allclose(got[0], 8 * v**3)
+    np.testing.assert_allclose(got[1], [5, 5])
+
+
+def test_a_dict_has_no_tangent(julia):
+    with pytest.raises(Exception, match=r"got a Dict\{Symbol.*NamedTuple"):
+        julia("g -> Zygote.gradient(x -> g(Dict(:a => x)), [1.0f0])")(
+            pb.to_julia(lambda d: jnp.sum(d.a))
+        )
+
+
 def test_what_julia_writes_after_the_forward_pass_does_not_reach_the_pullback(julia, x64):
     # Long enough for JAX to take over memory instead of copying it.
     got = julia("""g -> begin

@@ -84,7 +84,10 @@ function reverse_pass(d::Differentiable, spec, leaves, wrt)
     args = assemble(spec, leaves)
     if d.vjp !== nothing
         y, back = two("vjp=", "(y, back)", d.vjp(args...))
-        return y, ȳ -> pick(leaf_cotangents(spec, checked_cotangents(spec, back(ȳ))), wrt)
+        return y, function (ȳ)
+            x̄s = checked_cotangents(spec, back(project(y, ȳ)))
+            return pick(leaf_cotangents(spec, x̄s), wrt)
+        end
     end
     d.jvp === nothing || return reverse_by_forward(d, spec, leaves, wrt)
     rule = reads_rules(d.backend) ? nothing : own_rrule(d.f, args...)
@@ -242,9 +245,10 @@ chain(x::NamedTuple, x̄::NamedTuple) = Tangent{typeof(x)}(; map(chain, x, x̄).
 chain(x, x̄) = x̄
 
 # A cotangent comes dense. Rules for wrapped arrays, as those of `UpperTriangular`, want the
-# part that the wrapper can hold.
+# part that the wrapper can hold, and those for vectors of arrays a vector.
 project(y, ȳ) = ȳ
 project(y::Branch, ȳ::Branch) = map(project, y, ȳ)
+project(y::AbstractVector, ȳ::Tuple) = map(project, y, collect(ȳ))
 project(y::AbstractArray, ȳ::AbstractArray) =
     y isa DenseArray ? ȳ : ChainRulesCore.ProjectTo(y)(ȳ)
 
@@ -252,6 +256,9 @@ plain_tangent(y, ẏ) = ẏ isa AbstractZero ? zero(y) : unthunk(ẏ)
 plain_tangent(y::Tuple, ẏ) = ntuple(i -> plain_tangent(y[i], part(ẏ, i)), length(y))
 plain_tangent(y::NamedTuple{names}, ẏ) where {names} =
     NamedTuple{names}(map(n -> plain_tangent(y[n], part(ẏ, n)), names))
+
+plain_tangent(y::AbstractVector, ẏ) =
+    is_container(y) ? plain_tangent(Tuple(y), ẏ) : ẏ isa AbstractZero ? zero(y) : unthunk(ẏ)
 
 part(ẏ, i) = ẏ isa AbstractZero ? ẏ : i isa Int ? ẏ[i] : getproperty(ẏ, i)
 
