@@ -340,8 +340,8 @@ const REQUESTS = (
 
 """
 Addresses of the C functions, for Python: request, run, shapes, fetch, program, XLA's handlers
-for CPUs and for NVIDIA's GPUs, serve, and Julia's own `jl_gc_safe_enter` and
-`jl_sigatomic_begin`, which libjulia does not pass on.
+for CPUs and for NVIDIA's GPUs, serve, and Julia's own `jl_sigatomic_begin`, which libjulia does
+not pass on.
 """
 boundary() = Int.((
     @cfunction(c_request, Int64, (Int64, Ptr{UInt8}, Ptr{Int64})),
@@ -352,6 +352,9 @@ boundary() = Int.((
     @cfunction(c_ffi, Ptr{Cvoid}, (Ptr{FFICallFrame},)),
     @cfunction(c_cuda, Ptr{Cvoid}, (Ptr{FFICallFrame},)),
     @cfunction(c_serve, Int64, (Ptr{Int64}, Int64)),
-    cglobal(:jl_gc_safe_enter),
     cglobal(:jl_sigatomic_begin),
 ))
+
+"Addresses of Julia's functions for going into the GC-safe state and back, and of the task's."
+gc_safe_functions() =
+    Int.((cglobal(:jl_gc_safe_enter), cglobal(:jl_gc_safe_leave), cglobal(:jl_get_current_task)))

@@ -21,7 +21,7 @@ from ._interrupt import keep_sigint_handler
 from ._library import Library, directly
 from ._locate import choose_julia, for_juliapkg, julia_source
 from ._sysimage import chosen
-from ._worker import Worker
+from ._worker import Worker, gc_safe_region
 
 T = TypeVar("T")
 
@@ -47,7 +47,6 @@ class Session:
     """Julia with PyBridge loaded.
 
     Attributes:
-        library: the C functions that calls go through.
         project: the main Julia environment.
         executable: the julia that belongs to it.
         ffi_handlers: the addresses of XLA's handlers, by JAX's names of platforms.
@@ -79,7 +78,16 @@ class Session:
         """
         if _forked:
             raise JuliaForkError(_FORKED)
-        return self._worker.call(lambda: work(self.library))
+        return self._worker.call(lambda: self._at_work(work))
+
+    def _at_work(self, work: Callable[[Library], T]) -> T:
+        # Not the library of a call further out, if Julia called the Python code that calls here:
+        # what this call writes to the output would look like what that one expects.
+        library = self._libraries.pop() if self._libraries else Library(self._functions, directly)
+        try:
+            return work(library)
+        finally:
+            self._libraries.append(library)
 
     def run(self, work: Callable[[Library], T]) -> T:
         """Do what `call` does, sooner; `work` may run on the caller's thread.
@@ -106,7 +114,7 @@ class Session:
     def post(self, work: Callable[[Library], None]) -> None:
         """Run `work` on Julia's thread some time later. Safe in finalizers."""
         if not (_forked or self._closed):
-            self._worker.post(lambda: work(self.library))
+            self._worker.post(lambda: self._at_work(work))
 
     def require(self, package: str) -> str:
         """Load a Julia package, installing it where it has an environment of its own.
@@ -173,9 +181,11 @@ class Session:
             ) from None
         self.julia = main.PyBridge
         addresses = list(map(int, main.PyBridge.boundary()))
-        *functions, cpu, cuda, serve, gc_safe_enter, sigatomic_begin = addresses
+        *self._functions, cpu, cuda, serve, sigatomic_begin = addresses
+        gc_safe = list(map(int, main.PyBridge.gc_safe_functions()))
         self.ffi_handlers = {"cpu": cpu, "cuda": cuda}
-        self.library = Library(functions, directly)
+        library = Library(self._functions, directly)
+        self._libraries = [library]
         if isinstance(self._worker, HostThread):
             main.PyBridge.be_host()
             self.project = os.path.dirname(str(main.Base.active_project()))
@@ -184,20 +194,20 @@ class Session:
             main.PyBridge.be_guest()
             # An interrupt waits for a call that can catch it; see boundary.jl.
             ctypes.CFUNCTYPE(None)(sigatomic_begin)()
-            self._distant = Library(functions, self._worker.send)
+            self._distant = Library(self._functions, self._worker.send)
             self.project = str(juliacall.CONFIG["project"])
             self.executable = str(juliacall.CONFIG["exepath"])
             self._libjulia = juliacall.CONFIG["lib"]
             self._own_threads = int(main.Base.Threads.maxthreadid())
-        self.julia_version = self.library.request("version")
+        self.julia_version = library.request("version")
         limit = setting("PYBRIDGE_PULLBACK_BYTES").value
         if limit is not None:
-            self.library.request("limit_pullbacks", limit)
+            library.request("limit_pullbacks", limit)
         if isinstance(self._worker, Worker):
             # Left to the collector: a collection on another thread does not wait for this one.
             # Calls into Julia leave that state and come back to it by themselves.
-            ctypes.CFUNCTYPE(ctypes.c_int8)(gc_safe_enter)()
-            self._worker.open_mailbox(serve)
+            ctypes.CFUNCTYPE(ctypes.c_int8)(gc_safe[0])()
+            self._worker.open_mailbox(serve, gc_safe_region(*gc_safe))
 
 
 def _free_starting_thread() -> None:

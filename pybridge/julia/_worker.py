@@ -15,6 +15,7 @@ queue takes over: a job in it has the request answered, if it still is not.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -22,7 +23,7 @@ import queue
 import threading
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .._errors import JuliaUnavailableError
@@ -93,6 +94,7 @@ class Worker:
         self._stuck: Job | None = None
         self._mailbox = array("q", bytes(8 * 16))
         self._serve: Callable[[int], int]
+        self._outside_julia: Callable[[], Any] = contextlib.nullcontext
         self._stays_awake = False
         self._sent: Any = None
         self.sending = threading.Lock()
@@ -137,7 +139,8 @@ class Worker:
         self._check_free()
         job = self._put(work)
         try:
-            job.done.acquire()
+            with self._outside_julia():
+                job.done.acquire()
         except BaseException:
             self._stop(job)
             raise
@@ -152,15 +155,17 @@ class Worker:
         """Run `work` some time later, and wait for nothing. Safe in finalizers."""
         self._put(work)
 
-    def open_mailbox(self, serve: int) -> None:
+    def open_mailbox(self, serve: int, outside_julia: Callable[[], Any]) -> None:
         """From now on stay awake after each job. Called on the worker.
 
         Args:
             serve: the address of `c_serve`.
+            outside_julia: makes the context in which a caller goes to sleep.
         """
         function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(serve)
         address = self._mailbox.buffer_info()[0]
         self._serve = lambda patience: function(address, patience)
+        self._outside_julia = outside_julia
         # On a single processor, who watches keeps the other from working.
         self._stays_awake = _cpus() > 1
 
@@ -205,7 +210,8 @@ class Worker:
             mailbox[_REQUESTED] = number
             self._watch(number)
             if mailbox[_ANSWERED] != number:
-                self._put(self._answer).done.acquire()
+                with self._outside_julia():
+                    self._put(self._answer).done.acquire()
         except BaseException:
             # It may be over, or not have reached Julia: the end of a job behind it tells.
             self._stop(self._put(self._answer))
@@ -253,6 +259,38 @@ class Worker:
                 "without allocations cannot be stopped). Wait for it, or restart Python."
             )
         self._stuck = None
+
+
+def gc_safe_region(
+    enter: int, leave: int, current_task: int
+) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """Make contexts in which collections do not wait for this thread, if it is in Julia.
+
+    That is where juliacall called Julia, and Julia this Python code. A collection that the worker
+    starts would wait for the thread, and the thread waits for the worker.
+
+    Args:
+        enter: the address of Julia's `jl_gc_safe_enter`.
+        leave: that of `jl_gc_safe_leave`.
+        current_task: that of `jl_get_current_task`: null on a thread that Julia does not know.
+    """
+    # These keep the interpreter lock: waiting for it inside Julia would keep collections waiting.
+    is_known = ctypes.PYFUNCTYPE(ctypes.c_void_p)(current_task)
+    go_out = ctypes.PYFUNCTYPE(ctypes.c_int8)(enter)
+    come_back = ctypes.PYFUNCTYPE(None, ctypes.c_int8)(leave)
+
+    @contextlib.contextmanager
+    def region() -> Iterator[None]:
+        if not is_known():
+            yield
+            return
+        state = go_out()
+        try:
+            yield
+        finally:
+            come_back(state)
+
+    return region
 
 
 def _cpus() -> int:

@@ -105,6 +105,40 @@ def test_juliacall_may_be_used_beside_from_the_main_thread(run_python):
     """)
 
 
+def test_a_call_within_a_call_leaves_the_outer_ones_result_alone(run_python):
+    # Both return a Float64: what the inner call left behind looked like what the outer one expects.
+    run_python("""
+        import pybridge as pb
+        from pybridge.julia._session import session
+        with session()._worker.sending:  # so that all calls go by the queue
+            pb.from_julia("x -> x / 2")(1.0)
+            from juliacall import Main
+            Main.seval("import PythonCall: GIL, pyconvert")
+            inner = pb.from_julia("x -> x + 1")
+            Main.back = lambda x: float(inner(float(x)))
+            outer = pb.from_julia("x -> Main.GIL.@lock 2 * Main.pyconvert(Float64, Main.back(x))")
+            for k in range(3):
+                assert outer(float(k)) == 2 * (k + 1)
+    """)
+
+
+def test_collections_go_on_while_a_python_function_that_julia_called_waits_for_julia(run_python):
+    run_python("""
+        import numpy as np
+        import pybridge as pb
+        collects = pb.from_julia("x -> (GC.gc(); sum(abs2, x))")
+        collects(np.ones(2))
+        from juliacall import Main
+        def objective(x):
+            x = np.array([x, 1.0])
+            made = pb.from_julia("x -> (sleep(0.01); GC.gc(); 2 .* x)")  # the mailbox sleeps then
+            gradient = pb.grad(collects, backend="forwarddiff")(x)
+            return float(collects(x) + made(x)[0] + gradient[1])
+        total = Main.seval("f -> sum(f(Float64(i)) for i in 1:20)")(objective)
+        assert total == sum(i**2 + 1 + 2 * i + 2 for i in range(1, 21)), total
+    """)
+
+
 BUSY = "x -> (while true; x = sin(x) + sum(rand(3)); end; x)"
 # Julia cannot be woken out of its event loop; the call ends by itself, the interrupt is at once.
 ASLEEP = "x -> (sleep(6); x)"
