@@ -8,8 +8,14 @@ PyBridge.depth(::Duals) = 1
 PyBridge.carrier(::AnyDual) = Duals()
 PyBridge.carrier(::AbstractArray{<:AnyDual}) = Duals()
 
-"The dual type that holds all duals among `leaves`, tags in ForwardDiff's order."
-dual_type(leaves) = mapreduce(dual_type_of, promote_type, leaves; init=Union{})
+"""
+The dual type that holds all duals among `leaves`, tags in ForwardDiff's order. JAX has derivatives
+of floating numbers alone, and `ForwardDiff.gradient(f, [1, 2])` makes duals of integers.
+"""
+function dual_type(leaves)
+    D = mapreduce(dual_type_of, promote_type, leaves; init=Union{})
+    return D === Union{} ? D : with_base(D, float(base_type(D)))
+end
 dual_type_of(x) = PyBridge.carrier(x) isa Duals ? real(eltype(settled(x))) : Union{}
 
 # An array whose element type is abstract, as in Real[1, dual], gets one that is not.

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._errors import ArgumentValueError, explain
 from ._dtypes import at_least_single, floating, input_array
-from ._geometry import kernel_size, shortest, spatial_size
+from ._geometry import kernel_size, spatial_size
 from ._layer import Layer, positive
 from ._mode import Mode
 from ._options import settle
@@ -36,7 +36,8 @@ class Upsample(Layer):
         scale: the factor of each spatial axis, one or a tuple in JAX's order; integers for
             "nearest". Otherwise sizes are rounded down.
         size: of the output on each spatial axis, in place of `scale`; for "nearest" multiples
-            of the input's.
+            of the input's. A tuple for "nearest", of either, may leave out the first axes (Flux's
+            last ones): those stay as they are.
 
     Raises:
         ArgumentValueError: `mode` is none of these, not exactly one of `scale` and `size` is
@@ -100,9 +101,8 @@ class Upsample(Layer):
     def _rank(self, x: Any) -> int:
         """Return how many spatial axes there ought to be."""
         given = self.size if self.scale is None else self.scale
-        options = (_AXES[self.mode], len(given) if isinstance(given, tuple) else None)
-        shape = jnp.shape(input_array("Upsample", x))
-        return next((n for n in options if n is not None), max(1, len(shape) - 2))
+        least = len(given) if isinstance(given, tuple) else 1
+        return _AXES[self.mode] or max(least, jnp.ndim(input_array("Upsample", x)) - 2)
 
     def _output_size(self, spatial: tuple[int, ...]) -> tuple[int, ...]:
         if self.scale is None:
@@ -111,8 +111,10 @@ class Upsample(Layer):
             each = self.scale if isinstance(self.scale, tuple) else (self.scale,) * len(spatial)
             size = tuple(
                 n * factor if isinstance(factor, int) else math.floor(n * factor)
-                for n, factor in zip(spatial, each, strict=True)
+                for n, factor in zip(spatial[-len(each) :], each, strict=True)
             )
+        if self.mode == "nearest":
+            size = (*spatial[: -len(size)], *size)
         multiples = self.mode != "nearest" or all(
             n and m % n == 0 for n, m in zip(spatial, size, strict=True)
         )
@@ -202,7 +204,7 @@ def _factors(mode: str, scale: Any) -> Any:
             )
         )
     factors = tuple(int(n) if n == int(n) else float(n) for n in factors)
-    return factors if isinstance(scale, tuple | list) and len(factors) > 1 else shortest(factors)
+    return factors if isinstance(scale, tuple | list) else factors[0]
 
 
 def _interpolated(x: jax.Array, axis: int, size: int) -> jax.Array:

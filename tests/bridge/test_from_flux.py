@@ -9,75 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flux_helpers import close, in_julia, inputs, model
+from flux_layers import LAYERS, exported_layers, layer_input, made_by, shaken, twin_input
 
 import pybridge as pb
 from pybridge import nn
-
-IMAGES, VECTORS, SEQUENCES = (3, 4, 6, 5), (7, 4), (3, 5, 4)
-LAYERS = {
-    "Dense(4 => 3, relu)": VECTORS,
-    "Dense(4 => 3; bias=false)": VECTORS,
-    "Conv((3, 2), 4 => 6, gelu; pad=(1, 0, 2, 1), stride=(1, 2), groups=2)": IMAGES,
-    "Conv((3, 3), 4 => 2; pad=SamePad(), dilation=2, bias=false)": IMAGES,
-    "ConvTranspose((3, 2), 4 => 6, swish; stride=2, pad=(1, 0, 0, 1), outpad=1, groups=2)": IMAGES,
-    "MaxPool((3, 2); pad=(1, 0), stride=2)": IMAGES,
-    "MeanPool((3, 2); pad=(1, 0, 0, 1))": IMAGES,
-    "GlobalMeanPool()": IMAGES,
-    "BatchNorm(4, tanh)": IMAGES,
-    "BatchNorm(4; affine=false, eps=0.25, momentum=0.3)": VECTORS,
-    "BatchNorm(4; track_stats=false)": VECTORS,
-    "InstanceNorm(4, σ; affine=true, track_stats=true)": IMAGES,
-    "InstanceNorm(4)": IMAGES,
-    "GroupNorm(4, 2, elu)": IMAGES,
-    "GroupNorm(4, 4; affine=false)": IMAGES,
-    "LayerNorm(4, relu; eps=0.5)": VECTORS,
-    "LayerNorm((5, 6), tanh; affine=false)": IMAGES,
-    "Flux.WeightNorm(Dense(4 => 3))": VECTORS,
-    "Flux.WeightNorm(Conv((3, 3), 4 => 2); dims=(1, 2))": IMAGES,
-    "Dropout(0.3)": VECTORS,
-    "Dropout(0.3; dims=(3, 4))": IMAGES,
-    "AlphaDropout(0.3)": VECTORS,
-    "SkipConnection(Chain(Dense(4 => 4), Dropout(0.5)), +)": VECTORS,
-    "Parallel(vcat, Dense(4 => 2), Chain(Dense(4 => 3), Dropout(0.5)), identity)": VECTORS,
-    "Chain(first=Dense(4 => 4, mish), second=logsoftmax)": VECTORS,
-    "Parallel(+; a=Dense(4 => 2), b=Chain(BatchNorm(4), Dense(4 => 2)))": VECTORS,
-    "Chain(PairwiseFusion(+; a=Dense(4 => 4), b=BatchNorm(4)), Parallel(+, σ, σ))": VECTORS,
-    "Maxout(Dense(4 => 2), Dense(4 => 2, tanh))": VECTORS,
-    "Chain(Dense(4 => 3), x -> relu.(x), x -> x, x -> softmax(x))": VECTORS,
-    "Parallel((a, b) -> a .+ b, Dense(4 => 2), Dense(4 => 2, x -> gelu(x)))": VECTORS,
-    "SkipConnection(Chain(MultiHeadAttention(4; nheads=2), first), (y, x) -> y + x)": SEQUENCES,
-    "Flux.Bilinear(4 => 3, tanh)": VECTORS,
-    "Flux.Scale(4, relu)": VECTORS,
-    "Flux.Scale(5, 6; bias=false)": IMAGES,
-    "CrossCor((3, 2), 4 => 2, gelu; stride=(1, 2), pad=(1, 0, 2, 1))": IMAGES,
-    "DepthwiseConv((3, 2), 4 => 8; pad=1)": IMAGES,
-    "AdaptiveMaxPool((2, 3))": IMAGES,
-    "AdaptiveMeanPool((2, 3))": IMAGES,
-    "GlobalMaxPool()": IMAGES,
-    "Upsample(2)": IMAGES,
-    "Upsample(:bilinear; scale=(1.5, 2))": IMAGES,
-    "Upsample(:nearest; size=(10, 12))": IMAGES,
-    "PixelShuffle(2)": IMAGES,
-    "RNN(4 => 3, relu)": SEQUENCES,
-    "LSTM(4 => 3; return_state=true)": SEQUENCES,
-    "GRU(4 => 3; bias=false)": SEQUENCES,
-    "GRUv3(4 => 3)": SEQUENCES,
-    "Recurrence(LSTMCell(4 => 3))": SEQUENCES,
-    "RNNCell(4 => 3)": VECTORS,
-    "LSTMCell(4 => 3)": VECTORS,
-    "GRUCell(4 => 3)": VECTORS,
-    "GRUv3Cell(4 => 3; bias=false)": VECTORS,
-    "MultiHeadAttention(4; nheads=2, dropout_prob=0.25)": SEQUENCES,
-    "MultiHeadAttention(4 => (6, 4) => 3; nheads=2, bias=true)": SEQUENCES,
-    "Chain(Chain(Flux.flatten), Dense(120 => 2), softmax)": IMAGES,
-}
-
-
-def shaken(tree, dtype):
-    """Weights that are nothing special; variances stay positive."""
-    leaves, treedef = jax.tree.flatten(tree)
-    moved = [jnp.abs(a) + inputs(a.shape, dtype, seed=i) ** 2 for i, a in enumerate(leaves)]
-    return jax.tree.unflatten(treedef, [a.astype(dtype) for a in moved])
 
 
 def equal(one, other):
@@ -105,11 +40,12 @@ def test_numbers_are_equal_and_round_trips_exact(source, dtype, precision, toler
         flux.load(*shaken(flux.init(), dtype))
         layer, params, state = nn.from_flux(flux)
         assert isinstance(layer, nn.Layer)
-        x, key = jnp.asarray(inputs(LAYERS[source], dtype)), jax.random.key(3)
+        x, key = layer_input(source, dtype), jax.random.key(3)
         arguments = flux.init()
-        close(layer.apply(params, state, x)[0], flux.apply(*arguments, x)[0], tolerance)
+        here = twin_input(layer, x)
+        close(layer.apply(params, state, here)[0], flux.apply(*arguments, x)[0], tolerance)
         mode = {"key": key, "training": jnp.bool_(True)}
-        got, new = layer.apply(params, state, x, **mode)
+        got, new = layer.apply(params, state, here, **mode)
         want, theirs = flux.apply(*arguments, x, **mode)
         close(got, want, tolerance)
         back = pb.flux(nn.to_flux(layer, params, state))
@@ -118,6 +54,12 @@ def test_numbers_are_equal_and_round_trips_exact(source, dtype, precision, toler
         assert again == layer and equal(tuple(trees), (params, state))
         layer_state, flux_state = nn.from_flux(loaded(flux, arguments[0], theirs))[2], new
         close(layer_state, flux_state, tolerance)
+
+
+def test_every_layer_that_flux_exports_is_here():
+    assert {
+        name for name in exported_layers() if not any(made_by(name, s) for s in LAYERS)
+    } == set()
 
 
 def loaded(flux, params, state):

@@ -217,6 +217,16 @@ def test_integers_have_no_partials(julia, x64):
     assert (index, largest) == (2, 1)
 
 
+def test_forwarddiff_at_integers(julia, x64):
+    g = pb.to_julia(wave)
+    gradient, hessian = julia("""g -> (
+        ForwardDiff.gradient(g, [1, 2, 3]), ForwardDiff.hessian(g, [1, 2, 3]))""")(g)
+    x = np.array([1.0, 2, 3])
+    np.testing.assert_allclose(gradient, wave_slope(x))
+    want = -np.sin(x) * x**2 + 4 * x * np.cos(x) + 2 * np.sin(x)
+    np.testing.assert_allclose(hessian, np.diag(want), atol=1e-14)
+
+
 def test_forward_over_reverse_with_a_constant_cotangent_and_without(julia, x64):
     g = pb.to_julia(lambda x, y: jnp.sum(jnp.sin(x) * y**2))
     run = julia("""g -> ForwardDiff.derivative(0.5) do t

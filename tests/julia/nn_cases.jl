@@ -193,6 +193,7 @@ const LAYERS = [
     ["Upsample $mode $size" => (PyBridge.Upsample(mode; options...), size,
         (p, s) -> Flux.Upsample(mode; options...)) for (mode, size, options) in (
         (:nearest, (3, 2, 2), (; scale=2)), (:nearest, (3, 2, 2, 1), (; size=(6, 6))),
+        (:nearest, (3, 2, 2, 2), (; scale=(3,))), (:nearest, (2, 3, 2, 2), (; size=(4,))),
         (:bilinear, (3, 2, 2, 1), (; scale=(1.5, 2))), (:bilinear, (4, 3, 2, 1), (; size=(2, 7))),
         (:trilinear, (2, 3, 2, 2, 1), (; size=(3, 4, 3))))]...,
     ["PixelShuffle $size" => (PyBridge.PixelShuffle(2), size, (p, s) -> Flux.PixelShuffle(2))

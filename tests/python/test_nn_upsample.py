@@ -42,6 +42,19 @@ def test_nearest_repeats(rank, scale, maybe_jit):
 
 
 @pytest.mark.parametrize(
+    "options, factors",
+    [({"scale": (3,)}, (1, 1, 3)), ({"size": (15,)}, (1, 1, 3)), ({"scale": (2, 3)}, (1, 2, 3))],
+)
+def test_a_short_tuple_is_for_the_last_axes(options, factors):
+    # Flux's are the first: `Upsample(:nearest, scale=(3,))` of an image makes it wider.
+    x = image(3, np.float32)
+    want = np.kron(x, np.ones((1, 1, *factors), np.float32))
+    np.testing.assert_array_equal(forward(nn.Upsample(**options), {}, x), want)
+    with pytest.raises(pb.ArgumentValueError, match="an input with 4 axes"):
+        forward(nn.Upsample(scale=(2, 2)), {}, x[0, 0])
+
+
+@pytest.mark.parametrize(
     "mode, size, options",
     [
         ("bilinear", (8, 6), {"scale": 2}),

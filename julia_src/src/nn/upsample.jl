@@ -13,7 +13,8 @@ parameters. The twin in Python is `pybridge.nn.Upsample`, whose tuples are rever
 - `mode`: `:nearest`, `:bilinear` or `:trilinear`.
 - `scale`: the factor of each axis, one or a tuple; integers for `:nearest`. Otherwise sizes are
   rounded down.
-- `size`: of the output, in place of `scale`; for `:nearest` multiples of the input's.
+- `size`: of the output, in place of `scale`; for `:nearest` multiples of the input's. A tuple for
+  `:nearest`, of either, may leave out the last axes, which then stay as they are.
 
 # Examples
 ```jldoctest
@@ -57,15 +58,17 @@ end
 
 function upsampled_size(layer, x_size)
     given = layer.scale === nothing ? layer.size : layer.scale
-    axes = layer.mode === :bilinear ? 2 : layer.mode === :trilinear ? 3 :
-           given isa Tuple ? length(given) : max(1, length(x_size) - 2)
-    length(x_size) == axes + 2 && (!(given isa Tuple) || length(given) == axes) ||
+    count = given isa Tuple ? length(given) : 1
+    nearest = layer.mode === :nearest
+    axes = nearest ? max(count, length(x_size) - 2) : layer.mode === :bilinear ? 2 : 3
+    length(x_size) == axes + 2 && (nearest || !(given isa Tuple) || count == axes) ||
         throw(DimensionMismatch("Upsample: expected an input with $(axes + 2) axes, (space..., " *
                                 "channels, batch), got size $x_size."))
     space = x_size[1:axes]
-    wanted = layer.scale === nothing ? Tuple(layer.size) : floor.(Int, space .* layer.scale)
-    all(>(0), (space..., wanted...)) &&
-        (layer.mode !== :nearest || all(iszero, wanted .% space)) && return wanted
+    parts = given isa Tuple ? space[1:count] : space
+    wanted = layer.scale === nothing ? Tuple(layer.size) : floor.(Int, parts .* layer.scale)
+    wanted = (wanted..., space[length(wanted)+1:end]...)
+    all(>(0), (space..., wanted...)) && (!nearest || all(iszero, wanted .% space)) && return wanted
     throw(DimensionMismatch("Upsample: expected at least one element on each axis, and for " *
                             ":nearest multiples of the input's, got $wanted for $space."))
 end
