@@ -7,6 +7,7 @@ import pytest
 
 import pybridge as pb
 from pybridge.consistency import check, check_to_html
+from pybridge.consistency.subject import Subject
 
 
 def only(report, kind):
@@ -275,10 +276,41 @@ def test_a_step_is_a_note():
 # --- everything else ----------------------------------------------------------------------
 
 
-def test_a_function_that_is_not_deterministic_is_found():
-    rng = np.random.default_rng(0)
-    report = check(lambda x: x * rng.uniform(), 1.0)
-    assert [f.kind for f in report.findings] == ["random"]
+_RNG = np.random.default_rng(0)
+
+
+def _by_callback(x):
+    dtype = jnp.result_type(x)
+    shape = jax.ShapeDtypeStruct((), dtype)
+    return x * jax.pure_callback(lambda: np.asarray(_RNG.uniform(), dtype), shape)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x * _RNG.uniform(),
+        lambda x: jnp.sum(x * _RNG.uniform(size=3)),
+        lambda x: jnp.sum(jax.random.normal(jax.random.key(_RNG.integers(99)), (2,)) * x),
+        lambda x: jax.lax.fori_loop(0, 3, lambda i, c: c * _RNG.uniform(), x),
+        lambda x: float(x) * _RNG.uniform(),
+        _by_callback,
+    ],
+    ids=["number", "array", "key", "in a loop", "not traced", "callback"],
+)
+def test_a_function_that_is_not_deterministic_is_found(f):
+    assert only(check(f, 1.0), "random").numbers["difference"] > 0
+
+
+def test_what_the_trace_shows_is_not_run_again():
+    """Tracing twice shows that nothing changes: constants, keys and rules are the same."""
+    table, key = np.arange(3.0), jax.random.key(1)
+
+    def f(x):
+        noise = jax.random.normal(key, (3,))
+        return jnp.sum(jax.nn.softplus(x) * table + noise)
+
+    assert not check(f, np.ones(3)).findings
+    assert Subject(f, (np.ones(3),)).repeat() == ((), ())
 
 
 def test_a_loop_without_reverse_mode_is_a_note():

@@ -12,17 +12,17 @@ from ..subject import Subject
 
 
 def detect_randomness(subject: Subject, rows: Sequence[Backend]) -> list[Finding]:
-    """Call once more with the same arguments, and compare bit by bit."""
-    again = subject.call_plainly()
-    same = len(again) == len(subject.first) and all(
+    """Call twice with the same arguments, and compare bit by bit; or compare two traces."""
+    first, again = subject.repeat()
+    same = len(again) == len(first) and all(
         a.shape == b.shape and np.array_equal(a, b, equal_nan=True)
-        for a, b in zip(subject.first, again, strict=True)
+        for a, b in zip(first, again, strict=True)
     )
     if same:
         return []
     changes = [
         (float(np.max(np.abs(a - b), initial=0.0)), path)
-        for a, b, path in zip(subject.first, again, subject.outputs, strict=False)
+        for a, b, path in zip(first, again, subject.outputs, strict=False)
         if a.shape == b.shape
     ]
     largest, path = max(changes, default=(float("nan"), "value"))

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._compilation import compiled
 from ._subject import Arrays, Subject
 from ._systems import Weighted
 
@@ -69,7 +70,7 @@ def ask_in_own_precision(
         return found
 
     with contextlib.suppress(Exception):
-        found = (jax.jit(all_of_it) if subject.traced else all_of_it)(xs)
+        found = (compiled(all_of_it, subject.jaxpr) if subject.traced else all_of_it)(xs)
         found = jax.tree.map(np.asarray, found)
         largest = max(float(jnp.finfo(x.dtype).eps) for x in xs)
         values = {mode: found[mode] for mode in ("reverse", "forward") if mode in found}

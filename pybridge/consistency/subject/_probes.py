@@ -112,13 +112,13 @@ def _moved(name: str, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def weights_for(subject: Subject, seed: int) -> dict[str, np.ndarray]:
     """Choose how much each output counts: 1 for a single number, else at random."""
-    if subject.shapes == ((),) and not np.iscomplexobj(subject.first[0]):
+    if subject.shapes == ((),) and subject.dtypes[0].kind != "c":
         return {subject.outputs[0]: np.ones(())}
     rng = np.random.default_rng([seed, len(PROBES)])
     found = {}
-    for path, shape, y in zip(subject.outputs, subject.shapes, subject.first, strict=True):
+    for path, shape, dtype in zip(subject.outputs, subject.shapes, subject.dtypes, strict=True):
         size = rng.uniform(0.5, 1.5, shape) * rng.choice([-1.0, 1.0], shape)
-        if np.iscomplexobj(y):
+        if dtype.kind == "c":
             size = size * np.exp(2j * np.pi * rng.uniform(size=shape))
         found[path] = np.asarray(size)
     return found

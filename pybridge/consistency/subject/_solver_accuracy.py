@@ -30,6 +30,7 @@ from ...jaxprs import (
     equations,
     user_line,
 )
+from ._compilation import compiled
 from ._probes import Line
 
 # Iterations more than the program's own: a slow iteration needs many.
@@ -148,7 +149,7 @@ class SolverAccuracy:
             run = lambda *xs: self._total(run_on(closed, xs, more))  # noqa: E731
             return jax.jvp(run, tuple(xs), tuple(vs))
 
-        return jax.jit(along)
+        return compiled(along, closed)
 
     def _derivatives(self, xs: Any) -> Callable[..., Any]:
         """Make the derivative that JAX gives in reverse mode, with iterations more."""
@@ -159,7 +160,7 @@ class SolverAccuracy:
                 pairs = zip(run_on(closed, xs, more), vs, strict=True)
                 return sum(jnp.sum((g * v).real) for g, v in pairs)
 
-            return jax.jit(derivative)
+            return compiled(derivative, closed)
         return lambda more, xs, vs: 0.0
 
     def find(self, xs: Sequence[Any], line: Line) -> float:

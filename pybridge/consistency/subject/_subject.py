@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.extend.core import ClosedJaxpr
 from jax.tree_util import keystr
 
 from ..._errors import ArgumentTypeError, ArgumentValueError, explain, first_line
@@ -26,6 +28,10 @@ Arrays = Sequence[Any]
 
 _CALLBACKS = frozenset({"pure_callback", "io_callback", "ffi_call"})
 
+# What these compute is not known from the program and its arguments.
+_CHANGING = _CALLBACKS | {"pybridge_call", "rng_uniform"}
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
 
 class Subject:
     """A function and its arguments.
@@ -39,13 +45,14 @@ class Subject:
         point: these leaves, in float64 or complex128.
         outputs: the floating-point leaves of the value.
         shapes: their shapes.
+        dtypes: their dtypes, as the function gives them.
         wide: whether the function can be run in float64 at all.
         traced: whether JAX can trace it, so that it can be compiled.
         jaxpr: the program that it is for JAX, in `paths`; None where it cannot be traced.
     """
 
     def __init__(self, f: Callable[..., Any], args: Sequence[Any]):
-        """Flatten the arguments and call the function once, as the caller would.
+        """Flatten the arguments, and trace the function with them, or call it where it cannot be.
 
         Raises:
             ArgumentTypeError: nothing to call, or nothing to differentiate.
@@ -68,7 +75,9 @@ class Subject:
             raise _refuse("an argument of floating-point numbers", got, fix)
         self.outputs: tuple[str, ...] = ()
         self.shapes: tuple[tuple[int, ...], ...] = ()
-        self.first = self.call_plainly()
+        self.dtypes: tuple[np.dtype, ...] = ()
+        self._own_program = self._trace()
+        self._own_value = self.call_plainly() if self._own_program is None else None
         self.wide = True
         self.traced, self.jaxpr = False, None
         if not self.outputs:
@@ -92,6 +101,26 @@ class Subject:
                     self.call(self.at(self.point))
                     return
         self.wide = False
+
+    def _trace(self) -> ClosedJaxpr | None:
+        """Trace with the caller's own arguments; None if that does not show all that happens."""
+        if self.is_julia:
+            return None
+        with contextlib.suppress(Exception):
+            program = jax.make_jaxpr(lambda *xs: self.call(xs))(*self.given)
+            return None if program.effects or contains(program, _CHANGING) else program
+        return None
+
+    def repeat(self) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+        """Call twice with the caller's own arguments.
+
+        Where the function is the same program each time that it is traced, nothing is run: both
+        values are empty.
+        """
+        if self._own_program is not None and _is_same(self._own_program, self._trace()):
+            return (), ()
+        first = self._own_value if self._own_value is not None else self.call_plainly()
+        return first, self.call_plainly()
 
     @cached_property
     def rounding(self) -> float:
@@ -202,8 +231,27 @@ class Subject:
         if not self.outputs:
             self.outputs = tuple(f"value{keystr(path)}" for path, _ in chosen)
             self.shapes = tuple(np.shape(leaf) for _, leaf in chosen)
+            self.dtypes = tuple(np.dtype(jnp.result_type(leaf)) for _, leaf in chosen)
         leaves = [leaf if self.is_julia else jnp.asarray(leaf) for _, leaf in chosen]
         return tuple(leaves)
+
+
+def _is_same(one: ClosedJaxpr, other: ClosedJaxpr | None) -> bool:
+    """Compare programs with the numbers in them; rules are compared by their names."""
+    if other is None or len(one.consts) != len(other.consts):
+        return False
+    texts = (_ADDRESS.sub("", str(program.jaxpr)) for program in (one, other))
+    return next(texts) == next(texts) and all(
+        a is b or _holds_the_same(a, b) for a, b in zip(one.consts, other.consts, strict=True)
+    )
+
+
+def _holds_the_same(one: Any, other: Any) -> bool:
+    """Compare two constants of programs bit by bit."""
+    if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
+        one, other = map(jax.random.key_data, (one, other))
+    one, other = np.asarray(one), np.asarray(other)
+    return one.dtype == other.dtype and one.tobytes() == other.tobytes()
 
 
 def is_moving(leaf: Any) -> bool:

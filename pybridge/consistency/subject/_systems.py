@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,8 +16,9 @@ from jax.core import Tracer
 from ..._backends import row
 from ..._errors import JuliaError
 from ...finite import TOLERANCES
-from ...jaxprs import contains, equations
+from ...jaxprs import LOOPS, contains
 from ...transforms import hessian, jvp, value_and_grad, vjp
+from ._compilation import compiled, compiler_options
 from ._subject import Arrays, Subject, is_moving
 
 # With these, a batch of points computes more than each point, or cannot be computed.
@@ -26,11 +26,6 @@ _LOOPS = frozenset(
     {"while", "cond", "pybridge_switch", "pure_callback", "io_callback", "debug_callback",
      "ffi_call", "shard_map", "custom_partitioning", "xla_call", "pybridge_call"}
 )  # fmt: skip
-
-
-# Programs without these, and with no more numbers than this, take longer to compile than to run.
-_LONG = _LOOPS | {"scan", "conv_general_dilated", "fft"}
-_SMALL = 1000
 
 
 class Weighted:
@@ -80,10 +75,10 @@ class JaxSystem:
         # The directions of the last point at which one program gave everything; None if none did.
         self._lines: Arrays | None = None
         call, total = subject.call, weighted.total
-        options = _options(subject)
+        closed = subject.jaxpr
 
         def wrap(f: Callable[..., Any]) -> Callable[..., Any]:
-            return jax.jit(f, compiler_options=options) if subject.traced else f
+            return compiled(f, closed) if subject.traced else f
 
         def gradient(xs: Arrays) -> tuple[Any, Any]:
             def scalar(xs: Arrays) -> tuple[Any, Any]:
@@ -111,10 +106,13 @@ class JaxSystem:
         self.forward = wrap(forward)
         self._everything, self._backward = wrap(everything), wrap(backward)
         self.second = wrap(second)
-        self.values = at_many(lambda xs: weighted.flat(call(xs)), subject)
-        # A small program costs more to compile than to call sixteen times.
-        many = at_many(lambda xs: real_vector(gradient(xs)[1]), subject)
-        self.gradients = many if options is None else self._one_by_one
+        self._weighted = weighted
+        self._many_values = at_many(lambda xs: weighted.flat(call(xs)), subject)
+        self._many_gradients = at_many(lambda xs: real_vector(gradient(xs)[1]), subject)
+        # A small program costs more to compile than to call sixteen times, and without loops more
+        # than to call a hundred times.
+        self._is_small = compiler_options(closed) is not None
+        self._is_short = self._is_small and closed is not None and not contains(closed, LOOPS)
 
     def ask_at_once(self, xs: Arrays, lines: Sequence[Arrays]) -> AtOnce | None:
         """Compute value, gradient and tangents in one program, which is compiled faster.
@@ -142,17 +140,27 @@ class JaxSystem:
             return AtOnce(plain, reverse, None)
         return None
 
-    def _one_by_one(self, xs: Arrays, vs: Arrays, ts: np.ndarray) -> np.ndarray:
-        """Compute gradients along a line with the programs that are compiled already."""
-        rows = []
+    def values(self, xs: Arrays, vs: Arrays, ts: np.ndarray) -> np.ndarray:
+        """Compute the outputs at several distances along a line, a row for each."""
+        if not self._is_short or self._lines is None:
+            return self._many_values(xs, vs, ts)
+        return np.stack([self._weighted.flat(plain) for plain, _ in self._each(xs, vs, ts)])
+
+    def gradients(self, xs: Arrays, vs: Arrays, ts: np.ndarray) -> np.ndarray:
+        """Compute the gradients at several distances along a line, a row for each."""
+        if not self._is_small:
+            return self._many_gradients(xs, vs, ts)
+        return np.stack([real_vector(gs) for _, gs in self._each(xs, vs, ts)])
+
+    def _each(self, xs: Arrays, vs: Arrays, ts: np.ndarray) -> Iterator[tuple[Arrays, Arrays]]:
+        """Compute value and gradient along a line with the programs that are compiled already."""
         for t in ts:
             moved = tuple(np.asarray(x + t * v, x.dtype) for x, v in zip(xs, vs, strict=True))
             if self._lines is not None:
-                _, (_, gs), _ = self._everything(moved, self._lines)
+                plain, (_, gs), _ = self._everything(moved, self._lines)
             else:
-                _, (_, gs) = self._backward(moved)
-            rows.append(real_vector(gs))
-        return np.stack(rows)
+                plain, (_, gs) = self._backward(moved)
+            yield plain, gs
 
 
 class AtOnce(NamedTuple):
@@ -168,16 +176,6 @@ class AtOnce(NamedTuple):
     plain: tuple[np.ndarray, ...]
     reverse: tuple[Any, Any]
     forward: tuple[tuple[np.ndarray, ...], list[tuple[np.ndarray, ...]]] | None
-
-
-def _options(subject: Subject) -> dict[str, Any] | None:
-    """Choose how a program is compiled: a small one runs once, so that its compilation counts."""
-    closed = subject.jaxpr
-    if closed is None or contains(closed, _LONG) or jax.default_backend() != "cpu":
-        return None
-    sizes = [math.prod(getattr(v.aval, "shape", ())) for e in equations(closed) for v in e.outvars]
-    large = sum(sizes) > _SMALL or sum(map(np.size, subject.point)) > _SMALL
-    return None if large else {"xla_backend_optimization_level": 0}
 
 
 def at_many(inner: Callable[[Any], Any], subject: Subject) -> Callable[..., Any]:
@@ -197,7 +195,7 @@ def at_many(inner: Callable[[Any], Any], subject: Subject) -> Callable[..., Any]
             except NotImplementedError:  # an operation without a batching rule
                 return lax.map(lambda t: inner(shifted(xs, vs, t)), ts)
 
-        return jax.jit(at_each, compiler_options=_options(subject))
+        return compiled(at_each, subject.jaxpr)
     return lambda xs, vs, ts: np.stack([np.asarray(inner(shifted(xs, vs, t))) for t in ts])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
@@ -19,6 +18,7 @@ from ...jaxprs import (
     last_uses,
     user_line,
 )
+from ._compilation import compiled
 
 
 class Seen(NamedTuple):
@@ -173,5 +173,5 @@ def _compiled(closed: ClosedJaxpr, eqns: list[Any], needed: list[Any], results: 
         while len(_PROGRAMS) >= _MOST_PROGRAMS:
             _PROGRAMS.pop(next(iter(_PROGRAMS)))
         part = cut_program(closed, list(eqns), needed, results)
-        _PROGRAMS[key] = (closed.jaxpr, list(eqns), jax.jit(jaxpr_as_fun(part)))
+        _PROGRAMS[key] = (closed.jaxpr, list(eqns), compiled(jaxpr_as_fun(part), part))
     return _PROGRAMS[key][-1]
