@@ -71,7 +71,7 @@ LAYERS = {
     "MultiHeadAttention(4 => (6, 4) => 3; nheads=2, bias=true)": SEQUENCES,
     "Embedding(5 => 3)": INDICES,
     "EmbeddingBag(5 => 3, sum)": INDICES,
-    "Chain(Chain(Flux.flatten), Dense(120 => 2), softmax)": IMAGES,
+    "Chain(Chain(Flux.flatten), Dense(120 => 2), logsoftmax)": IMAGES,
 }
 
 
