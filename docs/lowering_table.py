@@ -16,10 +16,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from pybridge._backends import TABLE
 from pybridge.lowering._registry import EMITTERS, REFUSED
 
 PAGE = "explanation/lowering-coverage.md"
-COLUMNS = ("value", "zygote", "forwarddiff", "tracker", "yota")
+SYSTEMS = [row.name for row in TABLE if row.language == "julia" and not row.experimental]
+COLUMNS = ("value", *SYSTEMS)
 RIGHT, NONE, UNTESTED, UNSEEN = "right", "none", "not tested", "—"
 JAX_HAS_NONE = "JAX has none"
 

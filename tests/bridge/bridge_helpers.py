@@ -11,6 +11,7 @@ import numpy as np
 
 import pybridge as pb
 from pybridge._backends import TABLE
+from pybridge.julia._session import session
 
 # Julia's AD systems, by what the table says of them; those that are not run yet if asked for.
 _EXPERIMENTAL = (False, True) if os.environ.get("PYBRIDGE_TEST_EXPERIMENTAL") else (False,)
@@ -40,16 +41,28 @@ def same(got, want, rtol=1e-9, atol=1e-11):
 _numbers = itertools.count()
 
 
-def counted(source):
+def counted(source, system=None):
     """Return source of the same function that counts its calls, and a function to read that.
 
     The counter lives in Julia's `Main`, since every source has a module of its own. Reading
-    sets it back to zero.
+    sets it back to zero. Mooncake does not read ChainRules and cannot see through an atomic
+    operation: for `system="mooncake"` it is told that counting has no derivative.
     """
-    name = f"COUNTER_{next(_numbers)}"
+    number = next(_numbers)
+    counter, count = f"COUNTER_{number}", f"count_{number}"
     read = pb.from_julia(
-        f"begin Core.eval(Main, :(const {name} = Threads.Atomic{{Int}}(0))); "
-        f"x -> Threads.atomic_xchg!(Main.{name}, 0) end"
+        f"begin Core.eval(Main, :(const {counter} = Threads.Atomic{{Int}}(0); "
+        f"{count}() = (Threads.atomic_add!({counter}, 1); nothing))); "
+        f"x -> Threads.atomic_xchg!(Main.{counter}, 0) end"
     )
-    count = f"ChainRulesCore.ignore_derivatives(() -> Threads.atomic_add!(Main.{name}, 1))"
-    return f"let inner = {source}; (xs...) -> ({count}; inner(xs...)) end", lambda: int(read(1.0))
+    read(1.0)
+    if system == "mooncake":
+        session().require("Mooncake")
+        julia(f"""begin
+            mooncake = only(m for (id, m) in Base.loaded_modules if id.name == "Mooncake")
+            Core.eval(mooncake, :(@zero_adjoint MinimalCtx Tuple{{typeof(Main.{count})}}))
+            x -> x
+        end""")(1.0)
+    ignored = f"ChainRulesCore.ignore_derivatives(() -> Main.{count}())"
+    called = f"Main.{count}()" if system == "mooncake" else ignored
+    return f"let inner = {source}; (xs...) -> ({called}; inner(xs...)) end", lambda: int(read(1.0))
