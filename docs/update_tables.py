@@ -1,9 +1,10 @@
 """Write the generated tables into the pages; all but `check-a-function` need Julia.
 
 python docs/update_tables.py [inside-a-gradient | conventions | bridge | check-a-function |
-    parity | lowering-coverage]
+    flux-layers | parity | lowering-coverage]
 
-`parity` takes half an hour and `lowering-coverage` an hour; they are made only if named.
+`flux-layers` takes ten minutes; `parity` and `lowering-coverage` take hours. These are made only if
+named.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import flux_table
 import lowering_table
 
 import pybridge as pb
@@ -78,6 +80,11 @@ def parity() -> None:
     replace("layers/parity.md", " ".join(command), versions() + output("-m", *command))
 
 
+def flux_layers() -> None:
+    """Compare the layers with Flux's."""
+    replace("layers/parity.md", "flux-layers", flux_table.markdown())
+
+
 def lowering_coverage() -> None:
     """Run the tests of lowered programs in two processes; what fails is written down as a gap."""
     tests = HERE.parent / "tests" / "bridge"
@@ -99,7 +106,11 @@ def main() -> None:
         "bridge": bridge,
         "check-a-function": check_a_function,
     }
-    slow = {"parity": parity, "lowering-coverage": lowering_coverage}
+    slow = {
+        "flux-layers": flux_layers,
+        "parity": parity,
+        "lowering-coverage": lowering_coverage,
+    }
     for name in sys.argv[1:] or pages:
         (pages | slow)[name]()
 

@@ -47,8 +47,8 @@ def train(model, params, state, data, batches, keys):
 
     @jax.jit
     def step(params, state, moments, x, y, key):
-        (value, state), slopes = jax.value_and_grad(loss, has_aux=True)(params, state, x, y, key)
-        updates, moments = optimizer.update(slopes, moments)
+        (value, state), gradients = jax.value_and_grad(loss, has_aux=True)(params, state, x, y, key)
+        updates, moments = optimizer.update(gradients, moments)
         return optax.apply_updates(params, updates), state, moments, value
 
     losses = []

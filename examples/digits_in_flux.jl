@@ -18,8 +18,8 @@ function (weights, x, y, x_test, y_test, batches, words, rate, momentum)
         PyBridge.rekey!(rng, PyBridge.fold_in(Tuple(key), place))
         chosen = batch .+ 1
         images, labels = x[:, :, :, chosen], Flux.onehotbatch(y[chosen], 0:9)
-        loss, slopes = Flux.withgradient(m -> Flux.logitcrossentropy(m(images), labels), model)
-        Flux.update!(optimiser, model, slopes[1])
+        loss, gradients = Flux.withgradient(m -> Flux.logitcrossentropy(m(images), labels), model)
+        Flux.update!(optimiser, model, gradients[1])
         push!(losses, loss)
     end
     right = Flux.onecold(model(x_test), 0:9) .== y_test

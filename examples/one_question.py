@@ -3,7 +3,7 @@
     python examples/one_question.py
 
 A layer that doubles its input while it is being differentiated, written once for JAX and once
-in Julia, asked for its value and slope under every system.
+in Julia, asked for its value and gradient under every system.
 """
 
 import jax.numpy as jnp
@@ -30,8 +30,8 @@ def main() -> None:
             print(f"{backend.name:12} not available: {backend.reason}")
             continue
         f = layer if backend.language == "python" else JULIA
-        value, slope = pb.value_and_grad(f, backend=backend.name)(x)
-        print(f"{backend.name:12} value {value}, gradient {slope}")
+        value, gradient = pb.value_and_grad(f, backend=backend.name)(x)
+        print(f"{backend.name:12} value {value}, gradient {gradient}")
 
 
 if __name__ == "__main__":
