@@ -16,8 +16,6 @@ from .._errors import ArgumentValueError, UnknownBackendError, explain
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..consistency import Report
-
 OK, FAILED, ABSENT = 0, 1, 2
 
 _OPTIONS = (
@@ -173,7 +171,7 @@ def _check_target(options: argparse.Namespace) -> int:
         progress.status("checking", spinner="dots") as status,
         contextlib.redirect_stdout(sys.stderr),
     ):
-        report: Report = check(
+        report = check(
             function,
             *arguments,
             backends=options.backend,
@@ -181,31 +179,7 @@ def _check_target(options: argparse.Namespace) -> int:
             progress=status.update,
             **tolerances,
         )
-    _show_check(report, options)
-    if not report.ok:
-        return FAILED
-    missing = any(not system.available for system in report.systems)
-    return ABSENT if options.backend and missing else OK
-
-
-def _show_check(report: Report, options: argparse.Namespace) -> None:
-    if options.html is not None:
-        report.to_html(options.html)
-    if options.json:
-        print(report.to_json())
-    elif options.markdown:
-        print(report.to_markdown())
-    else:
-        from ..consistency import print_check
-
-        out = console()
-        print_check(report, out, verbose=options.verbose)
-        _tell_page(out, options)
-
-
-def _tell_page(out: Console, options: argparse.Namespace) -> None:
-    if options.html is not None:
-        out.print(f"The page is in {options.html}.", highlight=False, markup=False)
+    return _show({"": report}, options)
 
 
 def _check_suites(options: argparse.Namespace) -> int:
@@ -226,21 +200,15 @@ def _check_suites(options: argparse.Namespace) -> int:
     systems = _prepared(options.backend or NAMES, progress, asked=bool(options.backend))
     with progress.status("asking", spinner="dots") as status:
         results = run_suites(cases, systems, status.update)
-    _show_suites(results, options)
-    if not all(result.ok for result in results.values()):
-        return FAILED
-    missing = any(result.absent for result in results.values())
-    return ABSENT if options.backend and missing else OK
+    return _show(results, options)
 
 
-def _show_suites(results: dict[str, Any], options: argparse.Namespace) -> None:
-    """Print the results; with several suites each under its name."""
-    from ..consistency import write
-
+def _show(results: dict[str, Any], options: argparse.Namespace) -> int:
+    """Print what was found, several suites each under its name; return the exit status."""
     several = len(results) > 1
     if options.html is not None:
         (result,) = results.values()
-        write(options.html, result.to_html())
+        result.to_html(options.html)
     if options.json:
         texts = {name: result.to_json() for name, result in results.items()}
         joined = json.dumps({name: json.loads(text) for name, text in texts.items()}, indent=2)
@@ -254,7 +222,15 @@ def _show_suites(results: dict[str, Any], options: argparse.Namespace) -> None:
             if several:
                 out.rule(name, align="left")
             result.print(out, verbose=options.verbose)
-        _tell_page(out, options)
+        if options.html is not None:
+            out.print(f"The page is in {options.html}.", highlight=False, markup=False)
+    ok = all(result.ok for result in results.values())
+    return _status(options, ok, any(result.absent for result in results.values()))
+
+
+def _status(options: argparse.Namespace, ok: bool, absent: bool) -> int:
+    """Choose the exit status; what is absent counts only where it was asked for."""
+    return FAILED if not ok else ABSENT if options.backend and absent else OK
 
 
 def _list(rows: Sequence[tuple[str, str]]) -> None:
@@ -291,9 +267,7 @@ def _check_layers(options: argparse.Namespace) -> int:
             rows += answers
     if not options.markdown:
         print_layers(rows, systems, console())
-    if not layers_ok(rows):
-        return FAILED
-    return ABSENT if options.backend and not all(s.available for s in systems) else OK
+    return _status(options, layers_ok(rows), not all(system.available for system in systems))
 
 
 def _keep(items: Iterable[Any], where: list[Any]) -> Iterator[Any]:

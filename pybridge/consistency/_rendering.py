@@ -6,7 +6,9 @@ registers here what it makes of each type.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def render(data: Any, form: str, *args: Any, **options: Any) -> Any:
 
 
 class Rendered:
-    """What a suite answers; it can be written in four ways."""
+    """What is found; it can be written in four ways."""
 
     @property
     def ok(self) -> bool:
@@ -46,17 +48,36 @@ class Rendered:
         raise NotImplementedError
 
     def print(self, console: Console, *, verbose: bool = False) -> None:
-        """Print tables and explanations on a terminal."""
-        render(self, "terminal", console, verbose=verbose)
+        """Print tables and explanations on a terminal.
+
+        Args:
+            console: a rich console.
+            verbose: everything that is known, the sources of programs as well.
+        """
+        for part in render(self, "terminal", console.width, verbose=verbose):
+            console.print(part, highlight=False)
 
     def to_json(self) -> str:
-        """Write a JSON object."""
+        """Write all of it as a JSON object."""
         return render(self, "json")
 
     def to_markdown(self) -> str:
-        """Write Markdown without headings."""
+        """Write table and explanations as Markdown without headings."""
         return render(self, "markdown")
 
-    def to_html(self) -> str:
-        """Write a page that needs no other file."""
-        return render(self, "html")
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write a page that explains itself.
+
+        The page needs no other file and loads nothing. A file of that name is replaced, as a
+        whole or not at all.
+
+        Args:
+            path: where; the folder has to be there.
+
+        Returns:
+            The path.
+
+        Raises:
+            ArgumentValueError: at once, if no file can be written there.
+        """
+        return render(self, "page", path)

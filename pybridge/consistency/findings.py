@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._backends import Backend
 from ..jaxprs import Location
-from ._rendering import render
+from ._rendering import Rendered, render
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -147,7 +145,7 @@ class SlopeCurve:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Rendered):
     """What `pb.check` returns. It prints itself on the terminal and in notebooks.
 
     Attributes:
@@ -172,6 +170,11 @@ class Report:
     def ok(self) -> bool:
         """Whether no finding is an error."""
         return not any(finding.severity == "error" for finding in self.findings)
+
+    @property
+    def absent(self) -> bool:
+        """Whether a system is absent that was asked."""
+        return not all(system.available for system in self.systems)
 
     def of_kind(self, *kinds: str) -> list[Finding]:
         """List the findings of some kinds.
@@ -204,10 +207,6 @@ class Report:
         """
         return render(self, "table")
 
-    def to_markdown(self) -> str:
-        """Write table and findings as Markdown."""
-        return render(self, "markdown")
-
     def to_json(self) -> str:
         """Write all of it as JSON.
 
@@ -222,24 +221,7 @@ class Report:
             >>> json.loads(Report("f", (), (), (), ()).to_json())["ok"]
             True
         """
-        return render(self, "json")
-
-    def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write a page with heat map, findings, drawings of kinks and sources.
-
-        The page needs no other file and loads nothing. A file of that name is replaced, as a
-        whole or not at all.
-
-        Args:
-            path: where; the folder has to be there.
-
-        Returns:
-            The path.
-
-        Raises:
-            ArgumentValueError: at once, if no file can be written there.
-        """
-        return render(self, "page", path)
+        return super().to_json()
 
     def __str__(self) -> str:
         """Write table, findings and summary as plain text."""

@@ -62,6 +62,8 @@ def test_the_wheel_carries_both_languages(wheel):
         "pybridge/julia_src/provision.jl",
         "pybridge/julia_src/src/PyBridge.jl",
     }
+    templates = "pybridge/consistency/report/templates"
+    carried |= {f"{templates}/{path.name}" for path in (ROOT / templates).iterdir()}
     carried |= {
         f"pybridge/julia_src/ext/{path.name}" for path in (ROOT / "julia_src/ext").glob("*.jl")
     }

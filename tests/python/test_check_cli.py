@@ -348,8 +348,8 @@ class Answered:
     def to_markdown(self):
         return self.text
 
-    def to_html(self):
-        return f"<p>{self.text}</p>"
+    def to_html(self, path):
+        path.write_text(f"<p>{self.text}</p>", encoding="utf-8")
 
 
 @pytest.fixture

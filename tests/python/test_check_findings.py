@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pybridge as pb
-from pybridge.consistency import check, check_to_html
+from pybridge.consistency import check, to_html
 from pybridge.consistency.subject import Subject
 
 
@@ -395,7 +395,7 @@ def test_two_kinks_in_one_argument_have_two_lines():
 
 def test_the_drawing_of_a_kink_is_that_of_its_own_point():
     report = check(lambda x: jnp.sum(jnp.abs(x)), np.array([0.0, 1.0]), probes=("zeros",))
-    drawn = [part for part in check_to_html(report).split("<section") if "<figure" in part]
+    drawn = [part for part in to_html(report).split("<section") if "<figure" in part]
     # The value is 1 at the kink of the given point and 0 at zeros: so high the axes end.
     assert [("at the given point" in s, ">1.56<" in s, ">0.56<" in s) for s in drawn[:2]] == [
         (True, True, False),

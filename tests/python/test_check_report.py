@@ -29,8 +29,7 @@ from pybridge.consistency import (
     Report,
     SlopeCurve,
     SystemAnswer,
-    check_to_html,
-    print_check,
+    to_html,
 )
 from pybridge.consistency.report import Case, brief, cases, cell, curve_html, overview
 
@@ -218,7 +217,7 @@ def test_table():
 @pytest.mark.parametrize("name", REPORTS)
 def test_terminal_keeps_to_its_width(name, width, verbose):
     console = Console(width=width, file=io.StringIO())
-    print_check(REPORTS[name], console, verbose=verbose)
+    REPORTS[name].print(console, verbose=verbose)
     assert all(len(line) <= width for line in console.file.getvalue().splitlines())
 
 
@@ -235,7 +234,7 @@ def test_the_terminal_shows_every_part_of_a_finding():
 
 def test_verbose_shows_points_arguments_and_programs():
     console = Console(width=160, file=io.StringIO())
-    print_check(kink_report(), console, verbose=True)
+    kink_report().print(console, verbose=True)
     text = console.file.getvalue()
     assert re.search(r"reverse args\[1\]\['w'\]\s+✓ 0", text)
     assert "given: [1, 2, 3], {w: 0.5}" in text
@@ -259,7 +258,7 @@ def test_text_of_users_is_no_markup():
     assert SCRIPT in text
 
 
-@pytest.mark.parametrize("write", [str, Report.to_markdown, check_to_html])
+@pytest.mark.parametrize("write", [str, Report.to_markdown, to_html])
 def test_without_findings_it_says_what_was_compared(write):
     text = " ".join(write(clean_report()).split())
     assert "Nothing found" in text
@@ -380,7 +379,7 @@ def test_json_of_numbers_that_are_no_floats():
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_pages_are_well_formed_and_load_nothing(name):
-    text = check_to_html(REPORTS[name])
+    text = to_html(REPORTS[name])
     page = parse(text)
     assert not re.search(r"https?://", text)
     assert len(page.ids) == len(set(page.ids)) == len(REPORTS[name].findings)
@@ -389,21 +388,21 @@ def test_pages_are_well_formed_and_load_nothing(name):
 
 
 def test_pages_escape_what_users_wrote():
-    text = check_to_html(hostile_report())
+    text = to_html(hostile_report())
     assert "<script" not in text
     assert "&lt;script&gt;alert(" in text
 
 
 def test_the_heat_map_has_a_row_for_each_case_and_leads_to_the_findings():
     report = kink_report()
-    text = check_to_html(report)
+    text = to_html(report)
     assert text.count('<th scope="row">') == len(cases(report))
     assert 'class="wrong heat-4" title="wrong\nan index is out of bounds' in text
     assert '<a href="#finding-1">✘ 0.5</a>' in text
 
 
 def test_the_drawing_of_a_kink_stands_with_its_finding():
-    text = check_to_html(kink_report())
+    text = to_html(kink_report())
     card = re.search(r'<section class="card" id="finding-5">.*?</section>', text, re.DOTALL)
     assert card is not None and card[0].count("<figure") == 1
     assert "derivative from the right: 1" in card[0]
@@ -412,7 +411,7 @@ def test_the_drawing_of_a_kink_stands_with_its_finding():
 
 
 def test_programs_and_points_stand_on_the_page():
-    text = check_to_html(kink_report())
+    text = to_html(kink_report())
     assert "y = ifelse.(x .&gt; 0, sqrt.(x), 0)" in text
     assert "[1, 2, 3], {w: 0.5}" in text
 
@@ -443,9 +442,7 @@ def current_umask():
     ("name", "got"), [("missing/page.html", "there is no folder"), ("", "the folder")]
 )
 def test_a_bad_path_is_refused_before_the_page_is_made(tmp_path, monkeypatch, name, got):
-    monkeypatch.setattr(
-        "pybridge.consistency.report._html_check.check_to_html", lambda report: 1 / 0
-    )
+    monkeypatch.setattr("pybridge.consistency.report._html.to_html", lambda report: 1 / 0)
     with pytest.raises(ArgumentValueError, match=f"Report.to_html: expected .*{got}"):
         kink_report().to_html(tmp_path / name)
     assert os.listdir(tmp_path) == []

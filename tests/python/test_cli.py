@@ -21,11 +21,8 @@ from pybridge.consistency import (
     ModeAnswer,
     Run,
     load_scenarios,
-    print_report,
     select_scenarios,
     to_html,
-    to_json,
-    to_markdown,
 )
 from pybridge.julia import _systems
 
@@ -161,7 +158,7 @@ def test_list(capsys):
 @pytest.mark.parametrize("verbose", [False, True])
 def test_terminal(all_statuses, width, verbose):
     console = Console(width=width, record=True, file=io.StringIO())
-    print_report(all_statuses, console, verbose=verbose)
+    all_statuses.print(console, verbose=verbose)
     text = console.export_text()
     assert all(len(line) <= width for line in text.splitlines())
     assert "…" not in text
@@ -172,7 +169,7 @@ def test_terminal(all_statuses, width, verbose):
 
 
 def test_json(all_statuses):
-    document = json.loads(to_json(all_statuses))
+    document = json.loads(all_statuses.to_json())
     assert document["ok"] is False
     assert sum(document["summary"].values()) == len(all_statuses.answers)
     assert [system["name"] for system in document["systems"]] == [
@@ -206,7 +203,7 @@ def test_json(all_statuses):
 
 
 def test_markdown(all_statuses):
-    lines = to_markdown(all_statuses).splitlines()
+    lines = all_statuses.to_markdown().splitlines()
     table = [line for line in lines if line.startswith("|")]
     assert table[0] == "| scenario | jax | zygote | forwarddiff | yota |"
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {6}
@@ -302,6 +299,14 @@ def test_python_m_pybridge():
 
 def test_importing_the_package_imports_nothing_that_is_large():
     # jax.extend imports Pallas.
-    large = {"rich", "jax.extend", "juliacall", "juliapkg", "pybridge.nn", "pybridge.consistency"}
+    large = {
+        "rich",
+        "jinja2",
+        "jax.extend",
+        "juliacall",
+        "juliapkg",
+        "pybridge.nn",
+        "pybridge.consistency",
+    }
     code = f"import sys, pybridge, pybridge.cli; print({large} & set(sys.modules))"
     assert run_python("-c", code).stdout == "set()\n"

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from pybridge.consistency import load_scenarios, prepare, run_scenarios
+from pybridge.consistency import load_scenarios, prepare, run_scenarios, to_html
 from pybridge.consistency.report import notes
 from pybridge.consistency.suites import (
     LIBRARIES,
@@ -85,7 +85,7 @@ def test_a_wrong_rule_in_a_library_is_an_error():
     cases = [LibraryCase("lib.f", wrong, (np.array([1.0, 2.0]),))]
     result = run_cases(cases, SYSTEMS, lambda text: None, julia=False)
     assert not result.ok
-    assert "lib.f" in result.to_markdown() and "lib.f" in result.to_html()
+    assert "lib.f" in result.to_markdown() and "lib.f" in to_html(result)
     assert '"ok": false' in result.to_json()
 
 

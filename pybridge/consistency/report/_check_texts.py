@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from .._wording import count, join, reasons_of
 from ..findings import SEVERITIES, Finding, Report
-from ._check_grid import Cell, modes
-from ._numbers import brief, size
-from ._vocabulary import IN_CHECK
+from ._check_cells import modes
+from ._numbers import brief
 
 _LONGEST_NAME = 60
 
@@ -45,18 +44,6 @@ def absences(report: Report) -> list[tuple[list[str], str]]:
     return reasons_of(system for system in report.systems if not system.available)
 
 
-def cell_text(cell: Cell | None) -> str:
-    """Write a cell: the symbol, and the deviation or the type of the exception."""
-    if cell is None:
-        return ""
-    detail = ""
-    if cell.deviation is not None:
-        detail = size(cell.deviation)
-    elif cell.error is not None and cell.status == "failed":
-        detail = cell.error.split(":")[0]
-    return f"{IN_CHECK[cell.status].symbol} {detail}".rstrip()
-
-
 def place(finding: Finding) -> str:
     """Say where a finding is: `zygote, reverse mode, args[0][1, 2], at zeros`."""
     parts = list(finding.systems)
@@ -64,11 +51,14 @@ def place(finding: Finding) -> str:
         parts.append({"value": "value", "second": "second order"}.get(finding.mode, ""))
         parts[-1] = parts[-1] or f"{finding.mode} mode"
     if finding.argument:
-        element = finding.element or ()
-        index = f"[{', '.join(map(str, element))}]" if element else ""
-        parts.append(f"{finding.argument}{index}")
+        parts.append(f"{finding.argument}{element(finding.element)}")
     parts.append("at the given point" if finding.probe == "given" else f"at {finding.probe}")
     return ", ".join(parts)
+
+
+def element(place: tuple[int, ...] | None) -> str:
+    """Write a place in an array: `[1, 2]`; nothing for a scalar or all elements."""
+    return f"[{', '.join(map(str, place))}]" if place else ""
 
 
 def line(finding: Finding) -> str:

@@ -26,14 +26,12 @@ _MODE = ("status", "value", "derivative", "error", "message", "reason", "surpris
 
 @renders(Report, "json")
 def check_to_json(report: Report) -> str:
-    """Write a report as JSON.
+    """Write a report as `Report.to_json` describes it."""
+    return _text(_check_document(report))
 
-    Returns:
-        An object with `pybridge` (the version), `schema`, `name`, `ok`, `summary` (counts by
-        severity), `systems`, `probes`, `answers`, `findings`, `curves` and `sources`; the last
-        five have the fields of `Probe`, `SystemAnswer`, `Finding`, `SlopeCurve` and `Report`.
-    """
-    document = {
+
+def _check_document(report: Report) -> dict[str, Any]:
+    return {
         "pybridge": package_version(),
         "schema": SCHEMA,
         "name": report.name,
@@ -46,11 +44,10 @@ def check_to_json(report: Report) -> str:
         "curves": _fields(report.curves),
         "sources": dict(report.sources),
     }
-    return json.dumps(document, indent=2, allow_nan=False)
 
 
 @renders(Run, "json")
-def to_json(run: Run) -> str:
+def run_to_json(run: Run) -> str:
     """Write a run as JSON.
 
     Returns:
@@ -67,14 +64,18 @@ def to_json(run: Run) -> str:
         ],
         "scenarios": [_scenario(run, scenario) for scenario in run.scenarios],
     }
-    return json.dumps(document, indent=2, allow_nan=False)
+    return _text(document)
 
 
 @renders(LibraryResult, "json")
 def library_to_json(result: LibraryResult) -> str:
     """Write all reports, by function, and what was not asked."""
-    reports = {name: json.loads(check_to_json(r)) for name, r in result.reports.items()}
-    return json.dumps({"reports": reports, "refused": result.refused}, indent=2)
+    reports = {name: _check_document(report) for name, report in result.reports.items()}
+    return _text({"reports": reports, "refused": result.refused})
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, allow_nan=False)
 
 
 def _fields(rows: tuple[Any, ...]) -> list[dict[str, Any]]:

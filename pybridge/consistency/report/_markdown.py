@@ -9,47 +9,70 @@ from ..._backends import Backend
 from .._rendering import renders
 from .._wording import join, sentence
 from ..findings import SEVERITIES, Finding, Report
-from ..suites import LibraryResult, Run
-from ._check_grid import modes, overview
-from ._check_texts import absences as check_absences
-from ._check_texts import cell_text, compared, line, measured, place, title
-from ._check_texts import summary as check_summary
-from ._layer_answers import LayerRow, layer_cell, layer_summary, reasons
-from ._library_texts import asked_functions, not_asked, total, without_findings
-from ._scenario_answers import absences, cell, groups, notes, summary
-from ._vocabulary import (
-    CHECK_CAPTION,
-    IN_CHECK,
-    IN_SUITES,
-    LAYER_CAPTION,
-    SUITE_CAPTION,
-    Status,
-    legend,
-)
+from ..suites import LayerRow, LibraryResult, Run
+from . import _check_texts, _suite_texts
+from ._check_texts import compared, line, measured, place, title
+from ._grid import Grid, layer_grid, overview_grid, scenario_grid
+from ._suite_texts import asked_functions, not_asked, notes, total, without_findings
+from ._vocabulary import IN_CHECK, IN_SUITES
+
+_CELL_WIDTH = 12
 
 
 @renders(Report, "markdown")
 def check_to_markdown(report: Report) -> str:
     """Write a report as Markdown: a table of systems and modes, and the findings below."""
-    table, asked = overview(report), modes(report)
-    lines = [f"**{code(title(report))}**: {escape(sentence(check_summary(report)))}"]
+    counted = sentence(_check_texts.summary(report))
+    lines = [f"**{code(title(report))}**: {escape(counted)}"]
     if report.systems:
-        lines += ["", *head("system", *asked)]
-        for system in report.systems:
-            cells = [cell_text(table.get((system.name, mode))) for mode in asked]
-            lines.append(row(escape(system.name), *map(escape, cells)))
-        used = legend(IN_CHECK, {cell.status for cell in table.values()})
-        lines += ["", f"{meanings(used)}. {CHECK_CAPTION}" if used else CHECK_CAPTION]
+        grid = overview_grid(report)
+        lines += ["", *grid_lines(grid), "", _key(grid)]
     for finding in report.findings:
-        lines += ["", *finding_to_markdown(finding)]
+        lines += ["", *finding_lines(finding)]
     if not report.findings:
         lines += ["", "Nothing found."]
-    for names, reason in check_absences(report):
-        lines += ["", f"**{escape(join(names))}**: absent. {escape(reason.splitlines()[0])}"]
+    lines += _absence_lines(_check_texts.absences(report))
     return "\n".join([*lines, "", escape(compared(report))])
 
 
-def finding_to_markdown(finding: Finding) -> list[str]:
+@renders(Run, "markdown")
+def run_to_markdown(run: Run) -> str:
+    """Write a run as a Markdown table with explanations below."""
+    grid = scenario_grid(run)
+    lines = [*grid_lines(grid, _CELL_WIDTH), "", _key(grid), ""]
+    for note in notes(run):
+        where = ", ".join(f"`{name}`" for name in note.scenarios)
+        who = ", ".join(note.systems)
+        lines.append(f"- {IN_SUITES[note.status].symbol} {where} - {who}: {escape(note.reason)}")
+    lines += _absence_lines(_suite_texts.absences(run))
+    return "\n".join([*lines, "", f"{_suite_texts.summary(run)}."])
+
+
+@renders(LibraryResult, "markdown")
+def library_to_markdown(result: LibraryResult) -> str:
+    """Write a table of counts, then every finding."""
+    lines = _head("function", *(f"{severity}s" for severity in SEVERITIES))
+    for name, report in asked_functions(result, verbose=False):
+        counts = [str(report.counts()[severity] or "") for severity in SEVERITIES]
+        lines.append(_row(f"`{name}`", *counts))
+    for name, report in asked_functions(result, verbose=False):
+        lines += ["", f"`{name}`:", ""]
+        for finding in report.findings:
+            lines += finding_lines(finding)
+    texts = (without_findings(result), *not_asked(result), total(result))
+    return "\n\n".join(["\n".join(lines), *map(escape, texts)])
+
+
+def layers_to_markdown(rows: Iterable[LayerRow], systems: Sequence[Backend]) -> Iterator[str]:
+    """Yield the lines of a Markdown table, each row as soon as it is there, then the summary."""
+    seen: list[LayerRow] = []
+    grid = layer_grid((seen.append(row) or row for row in rows), systems)
+    yield from grid_lines(grid)
+    items = [f"- {line}" for line in _suite_texts.layer_reasons(seen)]
+    yield from ("", grid.caption, "", *items, "", _suite_texts.layer_summary(seen))
+
+
+def finding_lines(finding: Finding) -> list[str]:
     """Write a finding as an item of a list, in lines."""
     symbol = IN_CHECK[finding.severity].symbol
     lines = [f"- {symbol} **{escape(finding.title)}** ({finding.kind}): {escape(place(finding))}."]
@@ -59,52 +82,42 @@ def finding_to_markdown(finding: Finding) -> list[str]:
     return [f"{part}  " for part in lines[:-1]] + lines[-1:]  # two blanks break a line
 
 
-@renders(Run, "markdown")
-def to_markdown(run: Run) -> str:
-    """Write a run as a Markdown table with explanations below."""
-    names = [system.name for system in run.systems]
-    lines = head("scenario", *names)
-    for heading, scenarios in groups(run):
-        lines.append(row(f"**{heading}**", *[""] * len(names)))
-        for scenario in scenarios:
-            cells = [cell(scenario, answer) for answer in run.row(scenario)]
-            lines.append(row(f"`{scenario.name}`", *map(escape, cells)))
-    lines += ["", f"{meanings(legend(IN_SUITES, run.counts()))}. {SUITE_CAPTION}", ""]
-    for note in notes(run):
-        where = ", ".join(f"`{name}`" for name in note.scenarios)
-        who = ", ".join(note.systems)
-        lines.append(f"- {IN_SUITES[note.status].symbol} {where} - {who}: {escape(note.reason)}")
-    for systems, reason in absences(run):
-        first = reason.splitlines()[0]
-        lines += ["", f"**{join(systems)}**: absent. {escape(first)}"]
-    return "\n".join([*lines, "", f"{summary(run)}."])
+def grid_lines(grid: Grid, room: int | None = None) -> Iterator[str]:
+    """Yield the lines of a table, each as soon as it is there.
+
+    Args:
+        grid: what is in it.
+        room: leave details out of cells that have more characters.
+    """
+    names = [name for name, _ in grid.columns]
+    yield from _head(*grid.heads, *names)
+    for heading, rows in grid.groups:
+        if heading:
+            yield _row(f"**{heading}**", *[""] * len(names))
+        for row in rows:
+            # What has an address of its own is a name for the command line.
+            labels = [f"`{label}`" if row.target else escape(label) for label in row.labels]
+            cells = [escape(cell.text(room)) if cell else "" for cell in row.cells]
+            yield _row(*labels, *cells)
 
 
-@renders(LibraryResult, "markdown")
-def library_to_markdown(result: LibraryResult) -> str:
-    """Write a table of counts, then every finding."""
-    lines = head("function", *(f"{severity}s" for severity in SEVERITIES))
-    for name, report in asked_functions(result, verbose=False):
-        counts = [str(report.counts()[severity] or "") for severity in SEVERITIES]
-        lines.append(row(f"`{name}`", *counts))
-    for name, report in asked_functions(result, verbose=False):
-        lines += ["", f"`{name}`:", ""]
-        for finding in report.findings:
-            lines += finding_to_markdown(finding)
-    texts = (without_findings(result), *not_asked(result), total(result))
-    return "\n\n".join(["\n".join(lines), *map(escape, texts)])
+def _key(grid: Grid) -> str:
+    """Say what symbols mean, and what stands beside them."""
+    meanings = ", ".join(f"{status.symbol} {status.meaning}" for status in grid.legend)
+    return f"{meanings}. {grid.caption}" if meanings else grid.caption
 
 
-def layers_to_markdown(rows: Iterable[LayerRow], systems: Sequence[Backend]) -> Iterator[str]:
-    """Yield the lines of a Markdown table, each row as soon as it is there, then the summary."""
-    names = [system.name for system in systems]
-    yield from head("layer", "dtype", *names)
-    seen = []
-    for case, dtype, answers in rows:
-        yield row(case.title, dtype, *(layer_cell(answers[name]) for name in names))
-        seen.append((case, dtype, answers))
-    items = [f"- {line}" for line in reasons(seen)]
-    yield from ("", LAYER_CAPTION, "", *items, "", layer_summary(seen))
+def _absence_lines(absences: Iterable[tuple[list[str], str]]) -> Iterator[str]:
+    for names, reason in absences:
+        yield from ("", f"**{escape(join(names))}**: absent. {escape(reason.splitlines()[0])}")
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _head(*names: str) -> list[str]:
+    return [_row(*names), _row(*["---"] * len(names))]
 
 
 def code(text: str) -> str:
@@ -113,21 +126,6 @@ def code(text: str) -> str:
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     space = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{space}{text}{space}{fence}" if text else ""
-
-
-def row(*cells: str) -> str:
-    """Write a row of a Markdown table."""
-    return "| " + " | ".join(cells) + " |"
-
-
-def head(*names: str) -> list[str]:
-    """Write the first lines of a Markdown table."""
-    return [row(*names), row(*["---"] * len(names))]
-
-
-def meanings(statuses: Iterable[Status]) -> str:
-    """Say what symbols mean."""
-    return ", ".join(f"{status.symbol} {status.meaning}" for status in statuses)
 
 
 def escape(text: str) -> str:

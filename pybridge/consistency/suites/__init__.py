@@ -2,6 +2,7 @@
 
 from ._layers import LayerAnswer as LayerAnswer
 from ._layers import LayerCase as LayerCase
+from ._layers import LayerRow as LayerRow
 from ._layers import compare as compare
 from ._layers import compare_layers as compare_layers
 from ._layers import load_layers as load_layers

@@ -69,6 +69,10 @@ class LayerAnswer:
     reason: str = ""
 
 
+# A layer, a dtype, and the answers by system.
+LayerRow = tuple[LayerCase, str, dict[str, LayerAnswer]]
+
+
 @functools.cache
 def load_layers() -> tuple[LayerCase, ...]:
     """Read the table of layers that comes with pybridge."""
@@ -90,7 +94,7 @@ def compare_layers(
     systems: Sequence[Backend],
     dtypes: Sequence[str] = DTYPES,
     progress: Callable[[str], None] = lambda text: None,
-) -> Iterator[tuple[LayerCase, str, dict[str, LayerAnswer]]]:
+) -> Iterator[LayerRow]:
     """Compare layers with their twins.
 
     Args:

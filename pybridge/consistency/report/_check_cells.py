@@ -1,4 +1,4 @@
-"""The cells of the heat map of `pb.check`: what each system answers in each case."""
+"""What `pb.check` says of each system in each case: right, wrong, absent, ..."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Verdict:
     """What a system answers in a case.
 
     Attributes:
@@ -102,7 +102,7 @@ def cases(report: Report) -> list[Case]:
     return rows
 
 
-def cell(report: Report, case: Case, system: Backend) -> Cell | None:
+def cell(report: Report, case: Case, system: Backend) -> Verdict | None:
     """Judge what a system answers in a case; None where it was not asked."""
     answers = [
         a
@@ -119,7 +119,7 @@ def cell(report: Report, case: Case, system: Backend) -> Cell | None:
     deviation = _deviation(report, case, answers) if answered else None
     found = [report.findings[number] for number in about]
     if not system.available:
-        return Cell("absent")
+        return Verdict("absent")
     if not answers and not found:
         return None
     if any(f.kind == "unsupported" for f in found) and not answered:
@@ -135,12 +135,12 @@ def cell(report: Report, case: Case, system: Backend) -> Cell | None:
         status, deviation = "reference", None
     else:
         status = "right" if deviation <= _ALIKE else "apart"
-    return Cell(status, deviation, error, about)
+    return Verdict(status, deviation, error, about)
 
 
-def overview(report: Report) -> dict[tuple[str, str], Cell]:
+def overview(report: Report) -> dict[tuple[str, str], Verdict]:
     """Take the worst cell of all points, by the names of system and mode."""
-    table: dict[tuple[str, str], Cell] = {}
+    table: dict[tuple[str, str], Verdict] = {}
     places = dict.fromkeys((case.probe, case.mode) for case in cases(report))
     for system in report.systems:
         for probe, mode in places:
@@ -207,7 +207,7 @@ def _reference(report: Report, case: Case) -> np.ndarray | None:
     return None
 
 
-def _worst(one: Cell, other: Cell) -> Cell:
+def _worst(one: Verdict, other: Verdict) -> Verdict:
     """Take the worse status of two cells and the larger deviation; NaN is the largest."""
     worse = max(one, other, key=lambda cell: STATUSES.index(cell.status))
     if worse.status in _WITHOUT_NUMBER:

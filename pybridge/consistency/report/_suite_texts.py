@@ -1,15 +1,27 @@
-"""Answers to scenarios in words and symbols, the same on every kind of report."""
+"""What the suites answered in words, the same on every kind of report."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from .._wording import numbers, reasons_of, sentence
-from ..suites import BAD, STATUSES, Answer, ModeAnswer, Run, Scenario
-from ._vocabulary import IN_SUITES
+from .._wording import count, numbers, reasons_of, sentence
+from ..findings import SEVERITIES, Report
+from ..suites import (
+    BAD,
+    STATUSES,
+    Answer,
+    LayerRow,
+    LibraryResult,
+    ModeAnswer,
+    Run,
+    Scenario,
+)
+from ._vocabulary import IN_CHECK, IN_SUITES
 
 # For one and for several; the last two are counted only where there are any.
 _COUNTED = {
@@ -66,11 +78,10 @@ def differs(answer: Answer) -> bool:
     return len({mode.status for mode in answer.modes}) > 1
 
 
-def cell(scenario: Scenario, answer: Answer, width: int = 12) -> str:
-    """Write an answer in the space of a table cell: the symbol and what is special."""
-    symbol = IN_SUITES[answer.status].symbol
+def special(scenario: Scenario, answer: Answer) -> str:
+    """Write what is special about an answer: the error, the value or the derivative."""
     if answer.status in ("right", "absent"):
-        return symbol
+        return ""
     mode = next(mode for mode in answer.modes if mode.status == answer.status)
     if mode.error is not None:
         detail = mode.error
@@ -78,9 +89,7 @@ def cell(scenario: Scenario, answer: Answer, width: int = 12) -> str:
         detail = f"f={numbers(mode.value)}"
     else:
         detail = numbers(mode.derivative)
-    if differs(answer):
-        detail += f" {mode.mode[:3]}"
-    return f"{symbol} {detail}" if len(detail) <= width else symbol
+    return f"{detail} {mode.mode[:3]}" if differs(answer) else detail
 
 
 def describe(scenario: Scenario, mode: ModeAnswer) -> str:
@@ -163,3 +172,47 @@ def _same(got: np.ndarray | None, want: np.ndarray | None) -> bool:
     if got is None or want is None:
         return got is want
     return bool(np.allclose(got, want, rtol=1e-6, atol=1e-6, equal_nan=True))
+
+
+def layer_reasons(rows: Sequence[LayerRow]) -> list[str]:
+    """List what is not right, with the reason."""
+    return list(
+        dict.fromkeys(
+            f"{case.title}, {dtype}, {system}: {answer.reason or answer.status}"
+            for case, dtype, answers in rows
+            for system, answer in answers.items()
+            if answer.status in ("known", *BAD)
+        )
+    )
+
+
+def layer_summary(rows: Sequence[LayerRow]) -> str:
+    """Count the answers."""
+    counts = Counter(a.status for _, _, answers in rows for a in answers.values())
+    return ", ".join(
+        f"{counts[name]} {status.meaning}" for name, status in IN_SUITES.items() if counts[name]
+    )
+
+
+def layers_ok(rows: Sequence[LayerRow]) -> bool:
+    """Whether no answer is wrong and nothing failed."""
+    return not any(a.status in BAD for _, _, answers in rows for a in answers.values())
+
+
+def asked_functions(result: LibraryResult, verbose: bool) -> list[tuple[str, Report]]:
+    return [(name, r) for name, r in result.reports.items() if verbose or r.findings]
+
+
+def without_findings(result: LibraryResult) -> str:
+    names = [name for name, report in result.reports.items() if not report.findings]
+    return f"{IN_CHECK['right'].symbol} Nothing found in: {', '.join(names) or 'none'}."
+
+
+def not_asked(result: LibraryResult) -> list[str]:
+    return [f"Not asked: {name}: {reason}." for name, reason in result.refused.items()]
+
+
+def total(result: LibraryResult) -> str:
+    found = [finding for report in result.reports.values() for finding in report.findings]
+    parts = [count(sum(f.severity == severity for f in found), severity) for severity in SEVERITIES]
+    return f"{count(len(result.reports), 'function')}: {', '.join(parts)}."
