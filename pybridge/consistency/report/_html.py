@@ -42,7 +42,7 @@ def _templates() -> Environment:
     )
     filters = (brief, count, numbers, prose, sentence)
     templates.filters |= {function.__name__: function for function in filters}
-    templates.filters |= {"listed": join, "plot": Plot}
+    templates.filters |= {"listed": join, "drawing": curve_html}
     templates.tests["finite"] = math.isfinite
     templates.globals |= {"IN_CHECK": IN_CHECK, "IN_SUITES": IN_SUITES}
     return templates
@@ -91,9 +91,11 @@ def _curve_of(report: Report, finding: Finding) -> SlopeCurve | None:
     return None
 
 
-def curve_html(curve: SlopeCurve) -> str:
+def curve_html(curve: SlopeCurve) -> Markup:
     """Draw a curve as inline SVG, with its numbers as a list below."""
-    return _templates().get_template("kink.html.j2").module.kink(Plot(curve))
+    from markupsafe import Markup
+
+    return Markup(_page("kink.html.j2", plot=Plot(curve)))
 
 
 @renders(Report, "notebook")

@@ -74,7 +74,7 @@ class Plot:
         return " ".join(parts)
 
     @property
-    def lines(self) -> Iterator[tuple[str, float, float, float, float]]:
+    def lines(self) -> Iterator[tuple[str, tuple[float, ...]]]:
         """The class and the ends of each straight line: x1, y1, x2, y2."""
         first, last = self.steps
         slopes = [("left-derivative", self.curve.left, first, 0.0)]
@@ -83,7 +83,7 @@ class Plot:
         slopes += [(look, derivative, *reach) for look, derivative, _ in self._choices()]
         for look, derivative, begin, end in slopes:
             if not math.isnan(derivative) and math.isfinite(self.middle):
-                yield look, *self._ends(derivative, begin, end)
+                yield look, self._ends(derivative, begin, end)
 
     def _ends(self, derivative: float, begin: float, end: float) -> tuple[float, ...]:
         (first, last), (low, high) = self.steps, self.range

@@ -7,8 +7,8 @@ from ._layers import compare as compare
 from ._layers import compare_layers as compare_layers
 from ._layers import load_layers as load_layers
 from ._layers import plain_dicts as plain_dicts
-from ._library_cases import LIBRARIES as LIBRARIES
 from ._library_cases import LibraryCase as LibraryCase
+from ._library_cases import libraries as libraries
 from ._library_cases import library_cases as library_cases
 from ._library_suite import LibraryResult as LibraryResult
 from ._library_suite import run_cases as run_cases

@@ -14,7 +14,7 @@ from ..._errors import BridgeError
 from .._check import check
 from .._rendering import Rendered
 from ..findings import Report
-from ._library_cases import LIBRARIES, LibraryCase, library_cases, nnlib_cases
+from ._library_cases import LibraryCase, libraries, library_cases, nnlib_cases
 from ._selection import select_by_name
 
 
@@ -48,7 +48,7 @@ def select_cases(library: str, names: Sequence[str] | None = None) -> Sequence[L
     Raises:
         ArgumentValueError: a name fits no function; the message lists all.
     """
-    cases = list(library_cases(library) if library in LIBRARIES else nnlib_cases())
+    cases = list(library_cases(library) if library in libraries() else nnlib_cases())
     return select_by_name(cases, names, f"the suite of {library}", "function")
 
 
