@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+
+from rich import box
+from rich.columns import Columns
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from .._wording import join
 from ._grid import Cell, Grid
 from ._vocabulary import STYLES, Status
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
 
 _NOTE_WIDTH = 48
 
@@ -37,10 +37,6 @@ def grid_table(
         versions: show the remarks on columns as well.
         room: leave details out of cells that have more characters.
     """
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     notes = notes and grid.notes is not None
     groups = [(heading, list(rows)) for heading, rows in grid.groups]
     indent = "  " if any(heading for heading, _ in groups) else ""
@@ -68,16 +64,12 @@ def grid_table(
 
 
 def _cell_text(cell: Cell | None, room: int | None) -> Text:
-    from rich.text import Text
 
     return Text("") if cell is None else Text(cell.text(room), STYLES[cell.status.look])
 
 
 def legend_parts(grid: Grid) -> Iterator[RenderableType]:
     """Say what symbols mean, and what stands beside them."""
-    from rich.columns import Columns
-    from rich.text import Text
-
     entries = [
         Text.assemble((status.symbol, STYLES[status.look]), f" {status.meaning}")
         for status in grid.legend
@@ -88,8 +80,6 @@ def legend_parts(grid: Grid) -> Iterator[RenderableType]:
 
 def absence_parts(absences: Iterable[tuple[list[str], str]]) -> Iterator[RenderableType]:
     """Say which systems are absent, and why."""
-    from rich.text import Text
-
     for names, reason in absences:
         verb = "is" if len(names) == 1 else "are"
         yield Text.assemble((join(names), "bold"), f" {verb} absent:")
@@ -99,16 +89,11 @@ def absence_parts(absences: Iterable[tuple[list[str], str]]) -> Iterator[Rendera
 
 def verdict(text: str, ok: bool) -> Text:
     """Write the last line, in the colour of what it says."""
-    from rich.text import Text
-
     return Text(text, "bold green" if ok else "bold red")
 
 
 def marked(rows: Iterable[tuple[Status, Text]]) -> Table:
     """Put the symbol of a status in front of each text."""
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table.grid(padding=(0, 1, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -119,16 +104,13 @@ def marked(rows: Iterable[tuple[Status, Text]]) -> Table:
 
 def indented(content: RenderableType | str, columns: int = 4, below: int = 0) -> Padding:
     """Move a block to the right."""
-    from rich.padding import Padding
-    from rich.text import Text
-
     content = Text(content) if isinstance(content, str) else content
     return Padding(content, (0, 0, below, columns))
 
 
 def program(source: str, language: str, below: int = 0) -> Padding:
     """Write a program in the colours of its language."""
-    from rich.syntax import Syntax
+    from rich.syntax import Syntax  # loads what it needs for every language
 
     code = Syntax(source, language, background_color="default", word_wrap=True)
     return indented(code, below=below)

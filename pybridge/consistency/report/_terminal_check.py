@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+
+from rich.console import Console, RenderableType
+from rich.text import Text
 
 from .._rendering import renders
 from .._wording import sentence
@@ -14,9 +16,6 @@ from ._grid import case_grid, overview_grid
 from ._numbers import brief
 from ._terminal import absence_parts, grid_table, indented, legend_parts, program, verdict
 from ._vocabulary import IN_CHECK, STYLES
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 _TEXT_WIDTH = 100
 
@@ -32,8 +31,6 @@ def check_parts(
         width: of the terminal; all that is here wraps.
         verbose: also every point and argument, and the program as each language sees it.
     """
-    from rich.text import Text
-
     yield Text(title(report), "bold")
     yield ""
     if report.systems:
@@ -61,8 +58,6 @@ def as_table(report: Report) -> str:
 
 
 def _plain_text(parts: Iterable[RenderableType]) -> str:
-    from rich.console import Console
-
     # No colours whatever the surroundings ask for: the text may go into a file.
     text = io.StringIO()
     console = Console(file=text, width=_TEXT_WIDTH, color_system=None, force_terminal=False)
@@ -72,8 +67,6 @@ def _plain_text(parts: Iterable[RenderableType]) -> str:
 
 def finding_parts(finding: Finding) -> Iterator[RenderableType]:
     """Write a finding: title, place, line, numbers, advice."""
-    from rich.text import Text
-
     status = IN_CHECK[finding.severity]
     head = f"{status.symbol} {finding.title}", STYLES[status.look]
     yield Text.assemble(head, (f" ({finding.kind})", "dim"))
@@ -85,8 +78,6 @@ def finding_parts(finding: Finding) -> Iterator[RenderableType]:
 
 
 def _details(report: Report) -> Iterator[RenderableType]:
-    from rich.text import Text
-
     yield from (grid_table(case_grid(report), versions=False), "")
     for probe in report.probes:
         yield Text(f"{probe.name}: {', '.join(map(brief, probe.args))}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+
+from rich.console import Console, RenderableType
+from rich.text import Text
 
 from ..._backends import Backend
 from .._rendering import renders
@@ -30,9 +32,6 @@ from ._terminal import absence_parts, grid_table, indented, legend_parts, marked
 from ._terminal_check import finding_parts
 from ._vocabulary import IN_SUITES
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
 # From this width on there is room for the scenarios' titles.
 _WIDE = 130
 _TITLE_WIDTH = 48
@@ -48,8 +47,6 @@ def run_parts(run: Run, width: int, *, verbose: bool = False) -> Iterator[Render
         width: of the terminal.
         verbose: every scenario with its sources and every answer with its numbers.
     """
-    from rich.text import Text
-
     grid = scenario_grid(run)
     titles = width >= _WIDE
     names = max(len(scenario.name) for scenario in run.scenarios) + 2
@@ -81,8 +78,6 @@ def run_parts(run: Run, width: int, *, verbose: bool = False) -> Iterator[Render
 
 
 def _details(run: Run) -> Iterator[RenderableType]:
-    from rich.text import Text
-
     for scenario in run.scenarios:
         thread = f" {scenario.thread}" if scenario.thread else ""
         yield Text.assemble((scenario.name, "bold"), f": {scenario.title}", (thread, "dim"))
@@ -110,8 +105,6 @@ def library_parts(
     result: LibraryResult, width: int, *, verbose: bool = False
 ) -> Iterator[RenderableType]:
     """Yield the functions with findings, or all, then those without and those not asked."""
-    from rich.text import Text
-
     for name, report in asked_functions(result, verbose):
         yield Text.assemble((name, "bold"), (f"  {check_summary(report)}", "dim"))
         for finding in report.findings:
@@ -121,8 +114,6 @@ def library_parts(
 
 def print_layers(rows: Sequence[LayerRow], systems: Sequence[Backend], console: Console) -> None:
     """Print table, legend, reasons and summary on a terminal."""
-    from rich.text import Text
-
     grid = layer_grid(rows, systems)
     parts = [grid_table(grid, right=0, no_wrap=True), "", Text(grid.caption, "dim")]
     parts += [*map(Text, layer_reasons(rows)), verdict(layer_summary(rows), layers_ok(rows))]

@@ -87,8 +87,8 @@ def library_cases(library: str) -> Iterator[LibraryCase]:
         if name.startswith("_") or not callable(function) or inspect.isclass(function):
             continue
         entry = table["functions"].get(name, table["others"])
-        entry = {"args": entry} if isinstance(entry, str) else entry
-        yield _case(f"{library}.{name}", function, **entry)
+        fields: dict[str, Any] = {"args": entry} if isinstance(entry, str) else entry
+        yield _case(f"{library}.{name}", function, **fields)
 
 
 def _case(

@@ -159,32 +159,41 @@ def ask(scenario: Scenario, backend: Backend) -> Answer:
     if not backend.available:
         return absent
     start = time.perf_counter()
+    modes = ("reverse", "forward") if backend.mode == "both" else (backend.mode,)
+    plain = None
     with double_precision(), np.errstate(all="ignore"):
         try:
             function = _function(scenario, backend)
-            plain, failure = np.asarray(function(*scenario.args), float), None
+            plain = np.asarray(function(*scenario.args), float)
         except (JuliaUnavailableError, BackendNotLoadedError):
             return absent
         except Exception as error:
-            function, plain, failure = None, None, error
-        modes = []
-        for mode, differentiate in _modes(backend):
-            mode_answer = ModeAnswer(mode, "error")
-            try:
-                if failure is not None:
-                    raise failure
-                value, derivative = differentiate(function, scenario.args, backend.name)
-                mode_answer = replace(
-                    mode_answer,
-                    value=np.asarray(value, float),
-                    derivative=np.asarray(derivative, float),
-                )
-            except Exception as error:
-                mode_answer = replace(mode_answer, error=_error_name(error), message=str(error))
-            modes.append(judge(scenario, backend.name, plain, mode_answer))
-    status = max((m.status for m in modes), key=STATUSES.index)
+            answers = [_failed(mode, error) for mode in modes]
+        else:
+            answers = [_answer(function, scenario.args, backend, mode) for mode in modes]
+    judged = tuple(judge(scenario, backend.name, plain, answer) for answer in answers)
+    status = max((answer.status for answer in judged), key=STATUSES.index)
     seconds = time.perf_counter() - start
-    return Answer(scenario.name, backend.name, status, plain, tuple(modes), seconds)
+    return Answer(scenario.name, backend.name, status, plain, judged, seconds)
+
+
+def _answer(f: Any, args: tuple[Any, ...], backend: Backend, mode: str) -> ModeAnswer:
+    """Differentiate a function; the status is not known yet."""
+    # A system with one mode has its own way to the gradient.
+    by_columns = mode == "forward" and backend.mode == "both"
+    try:
+        if by_columns:
+            value, derivative = _forward(f, args, backend.name)
+        else:
+            value, derivative = value_and_grad(f, backend=backend.name)(*args)
+        return ModeAnswer(mode, "error", np.asarray(value, float), np.asarray(derivative, float))
+    except Exception as error:
+        return _failed(mode, error)
+
+
+def _failed(mode: str, error: Exception) -> ModeAnswer:
+    name = error.julia_type if isinstance(error, JuliaError) else type(error).__name__
+    return ModeAnswer(mode, "error", error=name, message=str(error))
 
 
 def judge(
@@ -266,17 +275,6 @@ def _function(scenario: Scenario, backend: Backend) -> Callable[..., Any]:
     return scope["f"]
 
 
-def _modes(backend: Backend) -> list[tuple[str, Callable[..., tuple[Any, Any]]]]:
-    """List the modes to ask: both for JAX, else the system's own."""
-    if backend.mode == "both":
-        return [("reverse", _value_and_grad), ("forward", _forward)]
-    return [(backend.mode, _value_and_grad)]
-
-
-def _value_and_grad(f: Any, args: tuple[Any, ...], system: str) -> tuple[Any, Any]:
-    return value_and_grad(f, backend=system)(*args)
-
-
 def _forward(f: Any, args: tuple[Any, ...], system: str) -> tuple[Any, Any]:
     """Build the gradient from one forward pass for each element of the first argument."""
     first, rest = np.asarray(args[0]), args[1:]
@@ -290,7 +288,3 @@ def _forward(f: Any, args: tuple[Any, ...], system: str) -> tuple[Any, Any]:
             value, derivative = jvp(f, (first, *rest), (unit, *zeros), backend=system)
         derivatives.append(float(derivative))
     return value, np.reshape(derivatives, first.shape)
-
-
-def _error_name(error: Exception) -> str:
-    return error.julia_type if isinstance(error, JuliaError) else type(error).__name__

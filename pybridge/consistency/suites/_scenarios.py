@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
-from ..._backends import NAMES
-from ..._errors import ArgumentValueError, explain
 from ._selection import select_by_name
 
-KINDS = ("fails", "convention", "unsupported")
-MODES = ("forward", "reverse")
-
-_REQUIRED = {"name", "title", "group", "shows", "python", "julia", "args", "value"}
-_OPTIONAL = {
-    "thread",
-    "plain_value",
-    "derivative",
-    "subdifferential",
-    "tolerance",
-    "known",
-}
+# The fields of the table that are arrays.
+_ARRAYS = ("value", "plain_value", "derivative")
 
 
 @dataclass(frozen=True)
@@ -104,37 +92,26 @@ def load_scenarios(table: str = "scenarios") -> tuple[Scenario, ...]:
 
     Args:
         table: `"scenarios"`, hard cases, or `"conventions"`, what mathematics leaves open.
-
-    Raises:
-        ArgumentValueError: the table has an entry that means nothing.
     """
-    return _table(table)
+    return _loaded(table)
 
 
 @functools.cache
-def _table(name: str) -> tuple[Scenario, ...]:
-    file = resources.files("pybridge.consistency.suites").joinpath(f"{name}.toml")
+def _loaded(table: str) -> tuple[Scenario, ...]:
+    file = resources.files("pybridge.consistency.suites").joinpath(f"{table}.toml")
     return parse_scenarios(file.read_text("utf-8"))
 
 
 def parse_scenarios(text: str) -> tuple[Scenario, ...]:
-    """Read a scenario table, checking that every entry can mean something.
+    """Read scenarios.
 
     Args:
         text: TOML; `scenarios.toml` describes the fields.
 
     Returns:
         The scenarios in the order of the table.
-
-    Raises:
-        ArgumentValueError: an entry lacks a field, has an unknown one, or contradicts
-            itself.
     """
-    scenarios = tuple(_scenario(entry) for entry in tomllib.loads(text)["scenario"])
-    names = [scenario.name for scenario in scenarios]
-    for name in names:
-        _require(names.count(name) == 1, name, "unique names", "the same name twice")
-    return scenarios
+    return tuple(_scenario(**entry) for entry in tomllib.loads(text)["scenario"])
 
 
 def select_scenarios(names: list[str] | None, table: str = "scenarios") -> tuple[Scenario, ...]:
@@ -151,101 +128,36 @@ def select_scenarios(names: list[str] | None, table: str = "scenarios") -> tuple
     return select_by_name(load_scenarios(table), names, "scenario", "scenario")
 
 
-def _scenario(entry: Mapping[str, Any]) -> Scenario:
-    name = entry.get("name", "a scenario without a name")
-    missing, unknown = _REQUIRED - entry.keys(), entry.keys() - _REQUIRED - _OPTIONAL
-    _require(not missing, name, "all required fields", f"none for {sorted(missing)}")
-    _require(not unknown, name, "known fields", f"also {sorted(unknown)}")
-    args = tuple(_number(arg) for arg in entry["args"])
-    shape = np.shape(args[0])
-    derivative, interval = entry.get("derivative"), entry.get("subdifferential")
-    _require(
-        (derivative is None) != (interval is None),
-        name,
-        "either a derivative or a subdifferential",
-        "both or neither",
-    )
-    if derivative is not None:
-        derivative = _shaped(name, derivative, shape)
-    if interval is not None:
-        _require(len(interval) == 2, name, "two ends of a subdifferential", f"{interval}")
-        low, high = (_shaped(name, end, shape) for end in interval)
-        _require(bool(np.all(low <= high)), name, "the least derivative first", f"{interval}")
-        interval = low, high
-    value = np.asarray(entry["value"], float)
+def _scenario(
+    *,
+    args: list[Any],
+    known: Iterable[Any] = (),
+    subdifferential: list[Any] | None = None,
+    **fields: Any,
+) -> Scenario:
+    kink = None
+    if subdifferential is not None:
+        least, largest = map(_array, subdifferential)
+        kink = least, largest
     return Scenario(
-        name=name,
-        title=entry["title"],
-        group=entry["group"],
-        shows=entry["shows"].strip(),
-        python=entry["python"].strip(),
-        julia=entry["julia"].strip(),
-        args=args,
-        value=value,
-        plain_value=np.asarray(entry.get("plain_value", value), float),
-        derivative=derivative,
-        subdifferential=interval,
-        thread=entry.get("thread", ""),
-        tolerance=entry.get("tolerance"),
-        known=tuple(
-            _known(name, known, system, shape)
-            for known in entry.get("known", ())
-            for system in _systems(known)
-        ),
+        args=tuple(_array(arg) if isinstance(arg, list) else float(arg) for arg in args),
+        subdifferential=kink,
+        known=tuple(each for entry in known for each in _known(**entry)),
+        **_read({"plain_value": fields["value"], **fields}),
     )
 
 
-def _known(name: str, entry: Mapping[str, Any], system: str, shape: Any) -> Known:
-    answer = entry.get("answer", {})
-    checks = {
-        "a known AD system": system in NAMES,
-        f"a kind in {KINDS}": entry.get("kind") in KINDS,
-        f"a mode in {MODES}": entry.get("mode", "forward") in MODES,
-        "a reason": bool(entry.get("reason")),
-        "an answer": bool(answer)
-        and answer.keys() <= {"value", "plain_value", "derivative", "error"},
-    }
-    for expected, holds in checks.items():
-        _require(holds, name, f"{expected} in each known answer", repr(dict(entry)))
-    derivative = answer.get("derivative")
-    return Known(
-        system=system,
-        kind=entry["kind"],
-        reason=entry["reason"].strip(),
-        mode=entry.get("mode"),
-        value=_array(answer.get("value")),
-        plain_value=_array(answer.get("plain_value")),
-        derivative=None if derivative is None else _shaped(name, derivative, shape),
-        error=answer.get("error"),
-    )
+def _known(*, system: str | list[str], answer: dict[str, Any], **fields: Any) -> Iterator[Known]:
+    for name in system if isinstance(system, list) else [system]:
+        yield Known(system=name, **_read({**fields, **answer}))
 
 
-def _array(numbers: Any) -> np.ndarray | None:
-    return None if numbers is None else np.asarray(numbers, float)
+def _read(fields: dict[str, Any]) -> dict[str, Any]:
+    """Make arrays of numbers, and take the line breaks off the ends of texts."""
+    arrays = {name: _array(fields[name]) for name in _ARRAYS if name in fields}
+    texts = {name: text.strip() for name, text in fields.items() if isinstance(text, str)}
+    return fields | texts | arrays
 
 
-def _systems(entry: Mapping[str, Any]) -> list[str]:
-    system = entry.get("system", "")
-    return system if isinstance(system, list) else [system]
-
-
-def _number(arg: Any) -> Any:
-    return np.asarray(arg, float) if isinstance(arg, list) else float(arg)
-
-
-def _shaped(name: str, numbers: Any, shape: tuple[int, ...]) -> np.ndarray:
-    array = np.asarray(numbers, float)
-    _require(array.shape == shape, name, f"a derivative of shape {shape}", f"{array.shape}")
-    return array
-
-
-def _require(holds: bool, name: str, expected: str, got: str) -> None:
-    if not holds:
-        raise ArgumentValueError(
-            explain(
-                f"scenario {name!r}",
-                expected=expected,
-                got=got,
-                fix="scenarios.toml describes the fields.",
-            )
-        )
+def _array(numbers: Any) -> np.ndarray:
+    return np.asarray(numbers, float)

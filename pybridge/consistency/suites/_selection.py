@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ..._errors import ArgumentValueError, explain
 
-
-class Named(Protocol):
-    """A case of a suite."""
-
-    @property
-    def name(self) -> str:
-        """Its name; what stands before the last dot may be left out."""
-        ...
-
-
-Case = TypeVar("Case", bound=Named)
+Case = TypeVar("Case", bound=Any)  # it has a name
 
 
 def select_by_name(
@@ -27,7 +17,8 @@ def select_by_name(
 
     Args:
         cases: all of them.
-        names: names, or the beginnings of names; None for all cases.
+        names: names, or the beginnings of names; None for all cases. What stands before the last
+            dot of a case's name may be left out.
         where: who asks, for the error.
         what: whose name it is, for the error.
 
@@ -47,5 +38,5 @@ def select_by_name(
     return tuple(c for c in cases if names is None or any(_begins(c, name) for name in names))
 
 
-def _begins(case: Named, name: str) -> bool:
+def _begins(case: Any, name: str) -> bool:
     return case.name.startswith(name) or case.name.rpartition(".")[2].startswith(name)
