@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from ._evaluate import Evaluator
+from ._programs import bound_equation
 from ._source import Location, is_of_jax, user_line
 
 if TYPE_CHECKING:
@@ -44,34 +49,24 @@ class Step:
         primitive: its name.
         inputs: the places of its operands in `Recording.values`.
         outputs: the places of its results.
-        site: what stands around it.
+        line, path, function: where it stands, see `CallSite`.
         eqn: the equation; None where a scan cuts or joins arrays at its border.
     """
 
     primitive: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    site: CallSite
-    eqn: Any = None
-
-    @property
-    def line(self) -> Location | None:
-        """The user's line."""
-        return self.site.line
-
-    @property
-    def function(self) -> str:
-        """The function of JAX's own that it is part of; else empty."""
-        return self.site.function
+    line: Location | None
+    path: tuple[str, ...]
+    function: str
+    eqn: Any
 
 
 class Recording(Evaluator[int, CallSite]):
     """Runs programs and keeps what happens; a value is known by its place.
 
-    A subclass says how a primitive is applied, and what is kept as a value.
-
     Attributes:
-        values: all values, by place.
+        values: all values, by place: arrays, where a subclass keeps nothing else.
         steps: in the order in which they ran.
         outputs: the places of the results.
     """
@@ -86,17 +81,16 @@ class Recording(Evaluator[int, CallSite]):
 
     def compute(self, eqn: Any, operands: list[int]) -> Sequence[Any]:
         """Apply a primitive to the values at some places."""
-        raise NotImplementedError
+        return bound_equation(eqn)(*(self.values[place] for place in operands))
 
     def cut(self, value: Any, length: int) -> Sequence[Any]:
-        """Cut what a scan runs over into one value for each iteration."""
-        raise NotImplementedError
+        """Cut what a scan runs over, an array or keys, into one value for each iteration."""
+        is_key = jnp.issubdtype(jax.typeof(value).dtype, jax.dtypes.prng_key)
+        return [value[i] for i in range(length)] if is_key else list(np.asarray(value))
 
     def join(self, values: Sequence[Any]) -> Any:
         """Join what the iterations of a scan give."""
-        raise NotImplementedError
-
-    # --- evaluation -----------------------------------------------------------------------------
+        return jnp.stack([jnp.asarray(value) for value in values])
 
     def keep(self, value: Any) -> int:
         """Keep a value and return its place."""
@@ -114,8 +108,11 @@ class Recording(Evaluator[int, CallSite]):
     ) -> list[int]:
         """Keep a step with its results, and return their places."""
         outputs = [self.keep(result) for result in results]
-        self.steps.append(Step(primitive, tuple(inputs), tuple(outputs), here, eqn))
+        places = tuple(inputs), tuple(outputs)
+        self.steps.append(Step(primitive, *places, here.line, here.path, here.function, eqn))
         return outputs
+
+    # --- evaluation -----------------------------------------------------------------------------
 
     def constant(self, value: Any) -> int:
         return self.keep(value)

@@ -22,7 +22,7 @@ from ._source_text import (
     operation_text,
     operation_with,
 )
-from ._sweeps import Patch, run_patched
+from ._sweeps import Patch, Sweep, run_patched
 from ._tape import Tape, all_finite, as_numpy
 
 _FILLS = (1.0, 0.5, 2.0)
@@ -208,7 +208,7 @@ def _constant_cure(trial: Trial, explained: Sequence[ExplainedLeak]) -> Iterator
         for fill in _FILLS:
             patch = Patch(leak.operand, leak.mask, fill, restore=True)
             operands = patch.apply(tape.inputs_of(step))
-            partials = trial.tape.carry("reverse", step, ones, operands)
+            partials = Sweep(tape, "reverse", {}).carry(step, ones, operands)
             if all(all_finite(partial[leak.mask]) for partial in partials.values()):
                 patches[leak.step] = patch
                 break
@@ -227,25 +227,22 @@ def _constant_text(origin: Origin, operand: int, active: Sequence[bool], fill: f
     ok = fresh_name(operation.location, "ok", "is_smooth", "has_slope")
     if operation.function == "norm" and (norm := _norm_text(operation, ok)):
         return _zero_derivative_text(operation, *norm)
-    names = [operation_text(*source, number)[1] for number in range(len(points))]
-    meaning = ""
-    if not all(name for name, moves in zip(names, active, strict=True) if moves):
+    names = {k: operation_text(*source, k)[1] for k, moves in enumerate(active) if moves}
+    meaning = call = ""
+    if not all(names.values()):
         letter = fresh_name(operation.location, "x", "operand", "its_operand")
-        letters = (f"{letter}{n}" if sum(active) > 1 else letter for n in range(len(points)))
-        names = [x if moves else "..." for x, moves in zip(letters, active, strict=True)]
-        named = " and ".join(f"`{x}`" for x, moves in zip(names, active, strict=True) if moves)
+        names = {k: f"{letter}{k}" if len(names) > 1 else letter for k in names}
+        named = " and ".join(f"`{name}`" for name in names.values())
         of = f"the operand of its {operation.primitive}" if operation.function else "its operand"
-        meaning = f" and {named} for {of}{'s' if sum(active) > 1 else ''}"
+        meaning = f" and {named} for {of}{'s' if len(names) > 1 else ''}"
     inner = f"jnp.where({ok}, {names[operand]}, {fill})"
-    call = "" if meaning else operation_with(*source, operand, inner)
-    safe = (inner if number == operand else name for number, name in enumerate(names))
-    call = call or f"{operation.primitive}({', '.join(safe)})"
+    if not meaning:
+        call = operation_with(*source, operand, inner)
+    if not call:
+        safe = (inner if k == operand else names.get(k, "...") for k in range(len(points)))
+        call = f"{operation.primitive}({', '.join(safe)})"
     # With one operand more that moves, the point is where all of them have these values.
-    off = [
-        f"{x} != {_literal(point)}"
-        for x, point, moves in zip(names, points, active, strict=True)
-        if moves
-    ]
+    off = [f"{name} != {_literal(points[k])}" for k, name in names.items()]
     condition = off[0] if len(off) == 1 else " | ".join(f"({part})" for part in off)
     safe_call = f"jnp.where({ok}, {call}, {_literal(origin.value)})"
     return _zero_derivative_text(operation, safe_call, f"{ok} = {condition}", meaning)

@@ -284,7 +284,7 @@ def _operation(tape: Tape, i: int, operand: int = 0) -> Operation:
         primitive=step.primitive,
         location=step.line,
         text=called or text,
-        path=step.site.path,
+        path=step.path,
         rule=rule_name(step),
         function=step.function if called else "",
     )

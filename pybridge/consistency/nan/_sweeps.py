@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...jaxprs import Step
+from ...jaxprs import Step, bound_equation
 from ._problem import ModeResult
 from ._tape import Tape, as_numpy, is_inexact
+
+# A step that is differentiated as often as this, in a loop, is worth a compilation.
+_OFTEN = 4
 
 
 class Sweep:
@@ -29,7 +34,7 @@ class Sweep:
             mode: `"reverse"` or `"forward"`.
             start: what it begins with, by place; None for ones at the end where it begins.
         """
-        self.tape, self.mode, self.is_reverse = tape, mode, mode == "reverse"
+        self.tape, self.is_reverse = tape, mode == "reverse"
         self.tangents: dict[int, np.ndarray] = dict(start or {})
         ends = tape.inputs, tape.outputs
         begin, self._end = reversed(ends) if self.is_reverse else ends
@@ -48,9 +53,47 @@ class Sweep:
             if any(x is not None for x in given) and self.tape.is_active(step):
                 yield i, step, given
 
-    def carry(self, step: Step, given: Sequence[Any], values: Any = None) -> dict[int, np.ndarray]:
-        """Carry them through a step, see `Tape.carry`."""
-        return self.tape.carry(self.mode, step, given, values)
+    def carry(
+        self, step: Step, given: Sequence[Any], values: Sequence[Any] | None = None
+    ) -> dict[int, np.ndarray]:
+        """Pull cotangents back through a step, or push tangents through it.
+
+        Args:
+            step: the step.
+            given: a cotangent for each output, or a tangent for each input; None for zero.
+            values: the inputs to differentiate at; those of the tape where None.
+
+        Returns:
+            The cotangents of the active inputs, or the tangents of the inexact outputs, by number.
+        """
+        tape = self.tape
+        active = tuple(k for k, place in enumerate(step.inputs) if tape.active[place])
+        inexact = tuple(k for k, p in enumerate(step.outputs) if is_inexact(tape.values[p]))
+        places = step.outputs if self.is_reverse else step.inputs
+        entering, leaving = (inexact, active) if self.is_reverse else (active, inexact)
+
+        def filled(k: int) -> np.ndarray:
+            return self._zeros(places[k]) if given[k] is None else as_numpy(given[k])
+
+        if step.eqn is None:
+            arrays = list(map(filled, range(len(places))))
+            cuts = tape.joins(step) is self.is_reverse
+            outs = list(arrays[0]) if cuts else [np.stack(arrays)]
+            return {k: outs[k] for k in leaving}
+        dtypes = [jnp.result_type(tape.values[places[k]]) for k in entering]
+        tangents = list(map(jnp.asarray, map(filled, entering), dtypes))
+        values = tape.inputs_of(step) if values is None else list(values)
+        outs = self._derivative(step, active, inexact)(values, tangents)
+        return {k: as_numpy(out) for k, out in zip(leaving, outs, strict=True)}
+
+    def _derivative(self, step: Step, *which: tuple[int, ...]) -> Callable[..., Any]:
+        """Return what differentiates a step; compiled if it has often been asked for."""
+        key, compiled = (self.is_reverse, id(step.eqn), *which), self.tape.compiled
+        function = partial(_differentiate, self.is_reverse, bound_equation(step.eqn), *which)
+        self.tape.uses[key] += 1
+        if self.tape.uses[key] == _OFTEN:
+            compiled[key] = jax.jit(function)
+        return compiled.get(key, function)
 
     def add(self, step: Step, outs: Mapping[int, np.ndarray]) -> None:
         """Go on with what a step gives."""
@@ -59,12 +102,34 @@ class Sweep:
             if self.tape.active[places[k]]:
                 self._add(places[k], out)
 
+    def _zeros(self, place: int) -> np.ndarray:
+        return np.zeros_like(as_numpy(self.tape.values[place]))
+
     def _add(self, place: int, tangent: np.ndarray) -> None:
         self.tangents[place] = self.tangents.get(place, 0) + tangent
 
     def result(self) -> list[np.ndarray]:
         """Return what has come to the end."""
-        return [self.tangents.get(place, self.tape.zeros_at(place)) for place in self._end]
+        return [self.tangents.get(place, self._zeros(place)) for place in self._end]
+
+
+def _differentiate(
+    is_reverse: bool,
+    operation: Callable[..., list[Any]],
+    active: tuple[int, ...],
+    inexact: tuple[int, ...],
+    values: list[Any],
+    tangents: list[Any],
+) -> Sequence[Any]:
+    def of_active(*xs: Any) -> list[Any]:
+        given = dict(zip(active, xs, strict=True))
+        outs = operation(*(given.get(k, value) for k, value in enumerate(values)))
+        return [outs[k] for k in inexact]
+
+    xs = [jnp.asarray(values[k]) for k in active]
+    if is_reverse:
+        return jax.vjp(of_active, *xs)[1](tangents)
+    return jax.jvp(of_active, xs, tangents)[1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
@@ -33,9 +31,6 @@ from ...jaxprs import (
 # Loops with more steps than this stay closed: they are one step each.
 MOST_STEPS = 20_000
 
-# A step that is differentiated as often as this, in a loop, is worth a compilation.
-_OFTEN = 4
-
 _LOOPS = {"scan": "scan", "while": "while loop"}
 
 
@@ -47,6 +42,7 @@ class Tape(Recording):
         inputs: the places of the differentiated inputs.
         outputs: the places of the inexact results.
         closed: loops that were too long to be opened.
+        uses, compiled: how often steps were differentiated, and what was compiled for that.
     """
 
     # Functions with a derivative rule of their own are one step: their rule may be at fault.
@@ -57,8 +53,8 @@ class Tape(Recording):
         super().__init__()
         self.active: list[bool] = []
         self.closed: list[str] = []
-        self._uses: Counter[Any] = Counter()
-        self._compiled: dict[Any, Callable[..., Any]] = {}
+        self.uses: Counter[Any] = Counter()
+        self.compiled: dict[Any, Callable[..., Any]] = {}
         self.inputs = tuple(map(self.keep, inputs))
         for place in self.inputs:
             self.active[place] = True
@@ -86,55 +82,6 @@ class Tape(Recording):
             return bound_equation(step.eqn)(*values)
         return [self.join(values)] if self.joins(step) else self.cut(values[0], len(step.outputs))
 
-    def carry(
-        self, mode: str, step: Step, given: Sequence[Any], values: Sequence[Any] | None = None
-    ) -> dict[int, np.ndarray]:
-        """Pull cotangents back through a step, or push tangents through it.
-
-        Args:
-            mode: `"reverse"` or `"forward"`.
-            step: the step.
-            given: a cotangent for each output, or a tangent for each input; None for zero.
-            values: the inputs to differentiate at; those of the tape where None.
-
-        Returns:
-            The cotangents of the active inputs, or the tangents of the inexact outputs, by number.
-        """
-        is_reverse = mode == "reverse"
-        active = tuple(k for k, place in enumerate(step.inputs) if self.active[place])
-        inexact = tuple(k for k, p in enumerate(step.outputs) if is_inexact(self.values[p]))
-        places = step.outputs if is_reverse else step.inputs
-        entering, leaving = (inexact, active) if is_reverse else (active, inexact)
-
-        def filled(k: int) -> np.ndarray:
-            return self.zeros_at(places[k]) if given[k] is None else as_numpy(given[k])
-
-        if step.eqn is None:
-            arrays = list(map(filled, range(len(places))))
-            outs = list(arrays[0]) if self.joins(step) is is_reverse else [np.stack(arrays)]
-            return {k: outs[k] for k in leaving}
-        tangents = [
-            jnp.asarray(filled(k), jnp.result_type(self.values[places[k]])) for k in entering
-        ]
-        values = self.inputs_of(step) if values is None else list(values)
-        outs = self._function(mode, step, active, inexact)(values, tangents)
-        return {k: as_numpy(out) for k, out in zip(leaving, outs, strict=True)}
-
-    def _function(self, mode: str, step: Step, *which: tuple[int, ...]) -> Callable[..., Any]:
-        """Return what differentiates a step; compiled if it has often been asked for."""
-        key = mode, id(step.eqn), *which
-        self._uses[key] += 1
-        if key not in self._compiled:
-            function = partial(_differentiate, mode, bound_equation(step.eqn), *which)
-            if self._uses[key] < _OFTEN:
-                return function
-            self._compiled[key] = jax.jit(function)
-        return self._compiled[key]
-
-    def zeros_at(self, place: int) -> np.ndarray:
-        """Return zeros in the shape of a value."""
-        return np.zeros_like(as_numpy(self.values[place]))
-
     def keep(self, value: Any) -> int:
         self.active.append(False)
         return super().keep(value)
@@ -151,13 +98,7 @@ class Tape(Recording):
         """Run an operation as it is when differentiated."""
         if eqn.primitive.name == "within_gradient":
             return [np.bool_(any(self.active[place] for place in operands))]
-        return bound_equation(eqn)(*(self.values[place] for place in operands))
-
-    def cut(self, value: Any, length: int) -> Sequence[Any]:
-        return [value[i] for i in range(length)] if _is_key(value) else list(np.asarray(value))
-
-    def join(self, values: Sequence[Any]) -> Any:
-        return jnp.stack([jnp.asarray(value) for value in values])
+        return super().compute(eqn, operands)
 
     def inside(self, program: ClosedJaxpr, around: CallSite) -> CallSite:
         """Return what stands around a program; of a function of JAX's own, its name as well."""
@@ -203,25 +144,6 @@ class Tape(Recording):
         return super().apply(program, eqn, operands, here)
 
 
-def _differentiate(
-    mode: str,
-    operation: Callable[..., list[Any]],
-    active: tuple[int, ...],
-    inexact: tuple[int, ...],
-    values: list[Any],
-    tangents: list[Any],
-) -> Sequence[Any]:
-    def of_active(*xs: Any) -> list[Any]:
-        given = dict(zip(active, xs, strict=True))
-        outs = operation(*(given.get(k, value) for k, value in enumerate(values)))
-        return [outs[k] for k in inexact]
-
-    xs = [jnp.asarray(values[k]) for k in active]
-    if mode == "reverse":
-        return jax.vjp(of_active, *xs)[1](tangents)
-    return jax.jvp(of_active, xs, tangents)[1]
-
-
 def record(program: ClosedJaxpr, args: Sequence[Any]) -> Tape:
     """Run a program whose inputs are all differentiated, and keep every step."""
     tape = Tape(args)
@@ -248,11 +170,7 @@ def rule_name(step: Step) -> str:
 
 def is_inexact(value: Any) -> bool:
     """Tell whether a value is of real or complex numbers."""
-    return jnp.issubdtype(jnp.result_type(value), np.inexact) and not _is_key(value)
-
-
-def _is_key(value: Any) -> bool:
-    return jnp.issubdtype(jax.typeof(value).dtype, jax.dtypes.prng_key)
+    return jnp.issubdtype(jnp.result_type(value), np.inexact)
 
 
 def all_finite(value: Any) -> bool:

@@ -85,11 +85,6 @@ class ExtendedRun(Recording):
             raise NotFollowedError("a choice for each lane")
         return int(number)
 
-    def scan(self, eqn: Any, operands: list[int], here: CallSite) -> list[int] | None:
-        if not eqn.params["length"]:
-            raise NotFollowedError("a loop without a step")
-        return super().scan(eqn, operands, here)
-
     def cut(self, value: Any, length: int) -> Sequence[Any]:
         return [[np.asarray(x)[i] for x in value] for i in range(length)]
 

@@ -19,7 +19,7 @@ from jax.extend.core import ClosedJaxpr
 from ...findings import Finding
 from ...subject import Arrays, Point, coarsest
 from .._context import Context
-from ._extended_run import ExtendedRun, NotFollowedError, run_extended
+from ._extended_run import NotFollowedError, run_extended
 from ._lost_digits import Loss, find_loss
 from ._precisions import IS_EXTENDED, is_inexact, widened
 from ._stable_forms import stable_form
@@ -195,7 +195,7 @@ def _compare(
         if i >= len(results.values):
             mode, number = "reverse", i - len(results.values)
         worst = None if mode in lost else _worst_element(n, w, s, eps)
-        if worst is None or not _is_seen(beside, i, n, *worst, eps):
+        if worst is None or not _is_seen(beside.values[beside.outputs[i]], n, *worst, eps):
             continue
         place, relative = worst
         limit = min(eps**0.5, max(0.01 * relative, 8.0 * eps))
@@ -323,15 +323,10 @@ def _worst_element(
 
 
 def _is_seen(
-    beside: ExtendedRun,
-    number: int,
-    got: np.ndarray,
-    place: tuple[int, ...],
-    relative: float,
-    eps: float,
+    both: tuple[Any, ...], got: np.ndarray, place: tuple[int, ...], relative: float, eps: float
 ) -> bool:
     """Tell whether the run in the declared precision loses as much: the two runs are comparable."""
-    n, w = (np.asarray(x)[place] for x in beside.values[beside.outputs[number]])
+    n, w = (np.asarray(x)[place] for x in both)
     if not np.isfinite(w):
         return False
     if not np.isfinite(n) or not np.isfinite(relative):
