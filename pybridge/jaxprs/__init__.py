@@ -1,4 +1,4 @@
-"""JAX programs as data: families of primitives, source lines, data flow, one evaluator."""
+"""JAX programs as data: families of primitives, lines, data flow, one evaluator, recorded runs."""
 
 from ._evaluate import Evaluator as Evaluator
 from ._families import BRANCHES as BRANCHES

@@ -203,8 +203,7 @@ def _explain_precision(
     if answer is None or lost is None or lost.loss is None:
         return fine
     step = lost.loss.step
-    text = operation_text(step.line, step.primitive, 0)[0]
-    text = "" if step.function else text
+    text = "" if step.function else operation_text(step.line, step.primitive)[0]
     operation = Operation(step.primitive, step.line, text)
     place = f"args[{problem.argnums[0]}]" if len(problem.inputs) == 1 else "the arguments"
     return replace(
@@ -231,7 +230,7 @@ def _find_lost(
 
 
 def _sum_of_all(ys: Sequence[Any]) -> Any:
-    """Sum all results, as `Problem.reverse` does; the real part of complex ones."""
+    """Sum all results, as `differentiate` does; the real part of complex ones."""
     return sum(jnp.sum(y.real if jnp.iscomplexobj(y) else y) for y in ys)
 
 
