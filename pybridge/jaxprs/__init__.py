@@ -1,4 +1,4 @@
-"""JAX programs as data: families of primitives, source lines, data flow, one evaluator."""
+"""JAX programs as data: families of primitives, lines, data flow, one evaluator, recorded runs."""
 
 from ._evaluate import Evaluator as Evaluator
 from ._families import BRANCHES as BRANCHES
@@ -27,6 +27,9 @@ from ._programs import is_literal as is_literal
 from ._programs import jaxpr_as_fun as jaxpr_as_fun
 from ._programs import last_uses as last_uses
 from ._programs import substitute as substitute
+from ._recording import CallSite as CallSite
+from ._recording import Recording as Recording
+from ._recording import Step as Step
 from ._source import Location as Location
 from ._source import calling_line as calling_line
 from ._source import is_of_jax as is_of_jax

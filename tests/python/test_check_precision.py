@@ -202,6 +202,17 @@ def test_loops_and_calls_are_opened():
     assert lost(lambda x: 61 * jnp.log(x), F32(0.05)) == []
 
 
+def test_the_steps_before_a_loss_are_looked_at_once_each():
+    """On all ways through 60 choices between two numbers there would be 2**60."""
+
+    def f(x):
+        for _ in range(60):
+            x = jnp.where(x > 1, x, x[None].reshape(()))
+        return jnp.exp(x) - 1
+
+    assert "expm1" in lost(f, F32(1e-9))[0].advice
+
+
 def test_check_names_operation_line_and_digits():
     report = check(naive_deviation, jnp.asarray(NEAR_10000, F32), backends=["jax"])
     value, gradient = report.of_kind("precision")

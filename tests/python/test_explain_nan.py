@@ -285,6 +285,17 @@ def test_while_loop_in_forward_mode():
     check_cures(why, 0.0)
 
 
+def test_forward_mode_of_what_a_scan_stacks():
+    def f(x):
+        start = lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] * 1.0), (0, x))[1]
+        return lax.scan(lambda c, t: (c, jnp.sqrt(c * t)), start, jnp.arange(1.0, 3.0))[1]
+
+    why = explain_nan(f, 0.0)
+    assert why.mode == "forward"
+    assert why.origin.kind == "infinite"
+    assert why.origin.operation.path[0].startswith("iteration 0 of the scan")
+
+
 def test_a_long_scan_is_opened():
     def f(xs):
         def body(total, x):

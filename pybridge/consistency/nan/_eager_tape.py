@@ -16,14 +16,13 @@ import jax.core
 import jax.extend.core as extend_core
 from jax.core import Trace, Tracer
 
-from ...jaxprs import calling_line
-from ._tape import Recorder, Tape, Where, is_inexact
+from ...jaxprs import CallSite, calling_line
+from ._tape import Tape
 
 
 def _public(name: str) -> Any:
     """Find a name in `jax.extend.core`, where newer versions keep it, or in `jax.core`."""
-    module = extend_core if hasattr(extend_core, name) else jax.core
-    return getattr(module, name)
+    return getattr(extend_core if hasattr(extend_core, name) else jax.core, name)
 
 
 _TAKES_AVAL = "aval" in inspect.signature(Tracer.__init__).parameters
@@ -57,30 +56,25 @@ if not _TAKES_AVAL:
 class _RecordingTrace(Trace):
     """Runs each operation at once, and writes it onto a tape."""
 
-    def __init__(self, parent: Trace, recorder: Recorder):
+    def __init__(self, parent: Trace, tape: Tape):
         super().__init__()
         self.parent = parent
-        self.recorder = recorder
+        self.tape = tape
 
     def enter(self, place: int) -> Any:
         """Return what the function sees of a value: a tracer only where it is active."""
-        tape = self.recorder.tape
-        value = tape.values[place]
-        return _Recorded(self, value, place) if tape.active[place] else value
+        value = self.tape.values[place]
+        return _Recorded(self, value, place) if self.tape.active[place] else value
 
     def place(self, value: Any) -> int:
         """Return the place of what the function gives back."""
-        if isinstance(value, _Recorded):
-            return value.place
-        return self.recorder.tape.new(value)
+        return value.place if isinstance(value, _Recorded) else self.tape.keep(value)
 
     def _run(self, function: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
-        places = [self.place(arg) for arg in args]
-        tape, here = self.recorder.tape, Where(calling_line())
+        places, here = list(map(self.place, args)), CallSite(calling_line())
         with _public("set_current_trace")(self.parent):
-            traced = jax.make_jaxpr(function)(*(tape.values[place] for place in places))
-            outs = self.recorder.run(traced, places, here)
-        return [self.enter(place) for place in outs]
+            traced = jax.make_jaxpr(function)(*(self.tape.values[place] for place in places))
+            return list(map(self.enter, self.tape.run(traced, places, here)))
 
     def process_primitive(self, primitive: Any, tracers: Any, params: Any) -> Any:
         outs = self._run(lambda *xs: primitive.bind(*xs, **params), tracers)
@@ -112,13 +106,10 @@ def record_eagerly(function: Callable[..., Any], args: Sequence[Any]) -> Tape:
         function: gives a list of arrays.
         args: its arguments.
     """
-    tape = Tape()
-    tape.inputs = tuple(tape.new(arg, True) for arg in args)
+    tape = Tape(args)
     with _public("take_current_trace")() as parent:
-        trace = _RecordingTrace(parent, Recorder(tape))
-    tracers = [trace.enter(place) for place in tape.inputs]
+        trace = _RecordingTrace(parent, tape)
+    tracers = list(map(trace.enter, tape.inputs))
     with _public("set_current_trace")(trace):
         outs = function(*tracers)
-    places = [trace.place(out) for out in outs]
-    tape.outputs = tuple(place for place in places if is_inexact(tape.values[place]))
-    return tape
+    return tape.end(list(map(trace.place, outs)))

@@ -11,21 +11,12 @@ import numpy as np
 
 from ..detectors import Cause
 from ..detectors.precision import LostResult, Results, find_lost_results
-from ._cures import find_cures, settle
+from ._cures import ExplainedLeak, Trial, find_cures, settle
 from ._explanation import Cure, NaNExplanation, Operation, Origin
-from ._problem import ModeResult, Problem
+from ._leaks import Leak, find_drop, find_leaks, first_bad_value, is_structural, reaches_inputs
+from ._problem import ModeResult, Problem, differentiate
 from ._source_text import choice_at, operation_text
-from ._step_derivatives import Local
-from ._tape import Tape, all_finite, as_numpy
-from ._walk import (
-    Leak,
-    find_drop,
-    first_bad_value,
-    forward_walk,
-    is_structural,
-    reaches_inputs,
-    reverse_walk,
-)
+from ._tape import Tape, all_finite, as_numpy, rule_name
 
 # More places than these are not listed.
 _MOST_ELEMENTS = 100
@@ -127,11 +118,12 @@ def find_cause(f: Callable[..., Any], args: Sequence[Any]) -> Cause | None:
 def _answers(problem: Problem) -> tuple[dict[str, ModeResult], list[str]]:
     """Ask JAX in both modes; what it cannot do becomes a note."""
     answers, notes = {}, []
-    for mode, ask in {"reverse": problem.reverse, "forward": problem.forward}.items():
+    for mode in ("reverse", "forward"):
         try:
-            answers[mode] = ask()
+            answers[mode] = differentiate(problem.flat(problem.f), problem.inputs, mode)
         except (TypeError, ValueError, NotImplementedError) as error:
-            notes.append(f"{mode.capitalize()} mode is not possible: {_first_line(error)}")
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            notes.append(f"{mode.capitalize()} mode is not possible: {reason}")
     return answers, notes
 
 
@@ -139,33 +131,30 @@ def _explain_derivative(
     problem: Problem, modes: tuple[str, ...], answer: ModeResult, value: Any, notes: list[str]
 ) -> NaNExplanation:
     mode, tape = modes[0], problem.tape()
-    local = Local(tape)
-    leaks, cts = reverse_walk(tape, local)
-    if mode == "forward":
-        leaks = forward_walk(tape, local, cts)
-    leaks, cured = settle(tape, local, leaks, mode)
-    found = []
+    trial = Trial(problem, tape, mode)
+    leaks, mended = settle(trial, find_leaks(tape, mode))
+    explained = []
     for group in _by_line(tape, leaks):
-        if mode == "reverse" and not reaches_inputs(tape, local, group):
+        if mode == "reverse" and not reaches_inputs(tape, group):
             continue
-        leak = group[0]
-        dropped = leak.kind == "leak"
-        leak = replace(leak, drop=find_drop(tape, local, leak) if dropped else None)
-        if cured is None and leak.drop is not None and not is_structural(tape, leak.drop):
-            leak = replace(leak, kind="product")
-        drop = _operation(tape, leak.drop[0], leak.drop[1]) if leak.drop else None
-        found.append((leak, _origin(tape, leak), drop))
+        leak, dropped_by = group[0], None
+        if leak.kind == "leak" and (drop := find_drop(tape, leak)):
+            is_product = mended is None and not is_structural(tape, drop)
+            leak = replace(leak, drop=drop, kind="product" if is_product else "leak")
+            dropped_by = _operation(tape, *drop)
+        explained.append(ExplainedLeak(leak, _origin(tape, leak), dropped_by))
     infinite = any(np.isinf(part).any() for part in answer.derivative)
-    cures = find_cures(problem, tape, local, found, cured, mode, infinite)
+    cures = find_cures(trial, explained, mended, infinite)
     notes = [*notes, *_closed(tape)]
     if not any(cure.verified for cure in cures):
-        notes += dict.fromkeys(a for leak, origin, _ in found if (a := _advice(leak, origin)))
-    if not found:
+        notes += filter(None, dict.fromkeys(_advice(x.leak, x.origin) for x in explained))
+    if not explained:
         notes.append(
             "Step by step the derivative is finite: JAX's own differs, perhaps in a "
             "transformation that was not followed."
         )
-    (_, origin, drop), *rest = found or [(None, None, None)]
+    shown = [(origin, dropped_by) for _, origin, dropped_by in explained]
+    (origin, dropped_by), *further = shown or [(None, None)]
     return NaNExplanation(
         name=problem.name,
         ok=False,
@@ -174,9 +163,9 @@ def _explain_derivative(
         derivative=problem.arranged(mode, answer.derivative),
         value=value,
         origin=origin,
-        dropped_by=drop,
+        dropped_by=dropped_by,
         cures=cures,
-        further=tuple((origin, drop) for _, origin, drop in rest if origin is not None),
+        further=tuple(further),
         notes=tuple(notes),
     )
 
@@ -214,8 +203,7 @@ def _explain_precision(
     if answer is None or lost is None or lost.loss is None:
         return fine
     step = lost.loss.step
-    text = operation_text(step.line, step.primitive, 0)[0]
-    text = "" if step.function else text
+    text = "" if step.function else operation_text(step.line, step.primitive)[0]
     operation = Operation(step.primitive, step.line, text)
     place = f"args[{problem.argnums[0]}]" if len(problem.inputs) == 1 else "the arguments"
     return replace(
@@ -223,7 +211,7 @@ def _explain_precision(
         ok=False,
         mode=lost.mode,
         modes=(lost.mode,),
-        origin=Origin(operation, "precision", (lost.wrong.place,), (), lost.loss.got),
+        origin=Origin(operation, "precision", (lost.place,), (), lost.loss.got),
         cures=(Cure(lost.advice, False),),
         derivative=problem.arranged("reverse", answer.derivative),
         lost=lost.describe("value" if lost.mode == "value" else place),
@@ -237,12 +225,12 @@ def _find_lost(
     eps = max(float(jnp.finfo(x.dtype).eps) for x in problem.inputs)
     call = problem.flat(problem.f)
     results = Results(eps, problem.inputs, values, gradients)
-    found = find_lost_results(lambda xs: call(*xs), _sum_of_all, results)
-    return next((one for one in found if one.loss is not None), None)
+    lost = find_lost_results(lambda xs: call(*xs), _sum_of_all, results)
+    return next((result for result in lost if result.loss is not None), None)
 
 
 def _sum_of_all(ys: Sequence[Any]) -> Any:
-    """Sum all results, as `Problem.reverse` does; the real part of complex ones."""
+    """Sum all results, as `differentiate` does; the real part of complex ones."""
     return sum(jnp.sum(y.real if jnp.iscomplexobj(y) else y) for y in ys)
 
 
@@ -256,7 +244,7 @@ def _by_line(tape: Tape, leaks: Sequence[Leak]) -> list[list[Leak]]:
     """Put the leaks of one operation of the program together: in a loop it comes many times."""
     groups: dict[Any, list[Leak]] = {}
     for leak in leaks:
-        groups.setdefault((tape.steps[leak.step].operation, leak.kind), []).append(leak)
+        groups.setdefault((id(tape.steps[leak.step].eqn), leak.kind), []).append(leak)
     return list(groups.values())
 
 
@@ -285,14 +273,20 @@ def _numbers(tape: Tape, i: int, mask: np.ndarray, place: int) -> tuple[tuple[An
 
 def _operation(tape: Tape, i: int, operand: int = 0) -> Operation:
     step = tape.steps[i]
-    choice = choice_at(step.location, step.primitive, operand)
-    text = operation_text(step.location, step.primitive, operand)[0]
+    choice = choice_at(step.line, step.primitive, operand)
+    text = operation_text(step.line, step.primitive, operand)[0]
     if choice is not None and step.primitive != "mul":
         text = choice.text
     # On the line stands the function that the operation is a part of.
-    called = operation_text(step.location, step.function)[0] if step.function else ""
-    function = step.function if called else ""
-    return Operation(step.primitive, step.location, called or text, step.path, step.rule, function)
+    called = operation_text(step.line, step.function)[0] if step.function else ""
+    return Operation(
+        primitive=step.primitive,
+        location=step.line,
+        text=called or text,
+        path=step.path,
+        rule=rule_name(step),
+        function=step.function if called else "",
+    )
 
 
 def _elements(mask: np.ndarray) -> tuple[tuple[int, ...], ...]:
@@ -304,7 +298,3 @@ def _closed(tape: Tape) -> list[str]:
         f"Not opened, because it runs too often: {what}. Try fewer iterations."
         for what in dict.fromkeys(tape.closed)
     ]
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -53,10 +53,15 @@ class Problem:
         self.name = getattr(f, "__name__", None) or type(f).__name__
         self.single = isinstance(argnums, int) or (argnums is None and len(self.args) == 1)
         self.argnums = _argnums(self.args, argnums)
-        self.parts = [jax.tree.flatten(self.args[n]) for n in self.argnums]
-        self.inputs = [
-            jnp.asarray(leaf) for leaves, _ in self.parts for leaf in leaves if is_moving(leaf)
+        leaves, self._tree = jax.tree_util.tree_flatten_with_path(self.args)
+        self._leaves = [leaf for _, leaf in leaves]
+        self._moving = [
+            i
+            for n in self.argnums
+            for i, (path, leaf) in enumerate(leaves)
+            if path[0].idx == n and is_moving(leaf)
         ]
+        self.inputs = [jnp.asarray(self._leaves[i]) for i in self._moving]
         if not self.inputs:
             raise ArgumentTypeError(
                 explain(
@@ -71,35 +76,22 @@ class Problem:
         """Return a function of the inputs that lists the inexact results."""
 
         def function(*inputs: Any) -> list[Any]:
-            args = list(self.args)
-            for n, part in zip(self.argnums, self.unflatten(inputs, keep=True), strict=True):
-                args[n] = part
-            return [out for out in jax.tree.leaves(f(*args)) if is_inexact(out)]
+            results = jax.tree.leaves(f(*self._arguments(self._leaves, inputs)))
+            return [result for result in results if is_inexact(result)]
 
         return function
 
-    def unflatten(self, values: Sequence[Any], keep: bool = False) -> list[Any]:
-        """Arrange one value for each input as the arguments are; None for other leaves."""
-        remaining, parts = iter(values), []
-        for leaves, tree in self.parts:
-            filled = [next(remaining) if is_moving(x) else x if keep else None for x in leaves]
-            parts.append(jax.tree.unflatten(tree, filled))
-        return parts
+    def _arguments(self, leaves: Sequence[Any], inputs: Sequence[Any]) -> Any:
+        """Arrange leaves, and values for the inputs among them, as the arguments are."""
+        given = dict(zip(self._moving, inputs, strict=True))
+        return self._tree.unflatten(given.get(i, leaf) for i, leaf in enumerate(leaves))
 
     def arranged(self, mode: str, derivative: Sequence[Any]) -> Any:
-        """Arrange a derivative for the reader."""
+        """Arrange a derivative for the reader; it is None for leaves that are no inputs."""
         if mode == "forward":
             return derivative[0] if len(derivative) == 1 else list(derivative)
-        parts = self.unflatten(derivative)
-        return parts[0] if self.single else tuple(parts)
-
-    def reverse(self, f: Callable[..., Any] | None = None) -> ModeResult:
-        """Differentiate the sum of the results, as `jax.grad` does."""
-        return reverse_of(self.flat(f or self.f), self.inputs)
-
-    def forward(self, f: Callable[..., Any] | None = None) -> ModeResult:
-        """Differentiate along ones, as `jax.jvp` does."""
-        return forward_of(self.flat(f or self.f), self.inputs)
+        parts = self._arguments([None] * len(self._leaves), derivative)
+        return parts[self.argnums[0]] if self.single else tuple(parts[n] for n in self.argnums)
 
     def tape(self) -> Tape:
         """Run the function and keep every step."""
@@ -120,18 +112,17 @@ class Problem:
         ]
 
 
-def reverse_of(function: Callable[..., list[Any]], inputs: Sequence[Any]) -> ModeResult:
-    """Differentiate the sum of a list of results."""
-    outs, back = jax.vjp(function, *inputs)
-    grads = back([jnp.ones_like(out) for out in outs])
-    return ModeResult([as_numpy(out) for out in outs], [as_numpy(grad) for grad in grads])
-
-
-def forward_of(function: Callable[..., list[Any]], inputs: Sequence[Any]) -> ModeResult:
-    """Differentiate a list of results along ones."""
-    ones = tuple(jnp.ones_like(x) for x in inputs)
-    outs, dots = jax.jvp(function, tuple(inputs), ones)
-    return ModeResult([as_numpy(out) for out in outs], [as_numpy(dot) for dot in dots])
+def differentiate(
+    function: Callable[..., list[Any]], inputs: Sequence[Any], mode: str
+) -> ModeResult:
+    """Differentiate the sum of a list of results as `jax.grad` does, or the list along ones."""
+    if mode == "reverse":
+        values, pullback = jax.vjp(function, *inputs)
+        derivative = pullback([jnp.ones_like(value) for value in values])
+    else:
+        ones = [jnp.ones_like(x) for x in inputs]
+        values, derivative = jax.jvp(function, tuple(inputs), tuple(ones))
+    return ModeResult(list(map(as_numpy, values)), list(map(as_numpy, derivative)))
 
 
 def _argnums(args: tuple[Any, ...], argnums: Any) -> list[int]:

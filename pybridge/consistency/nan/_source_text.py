@@ -7,11 +7,11 @@ proposal in the user's own words must be one that can be pasted.
 from __future__ import annotations
 
 import ast
-import copy
 import linecache
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from ...jaxprs import Location
 
@@ -48,47 +48,49 @@ class Choice:
     """A `where`, `select` or mask in the user's source.
 
     Attributes:
-        text: all of it.
+        node: all of it.
         keep: the condition under which the dangerous part is used.
         part: the dangerous part.
-        other: what is used elsewhere; empty for a mask.
-        lines: the first and the last line of the dangerous part.
+        other: what is used elsewhere; None for a mask.
         condition: the condition as it is written; empty for a mask.
         flipped: whether the dangerous part is used where the condition is False.
     """
 
-    text: str
+    node: ast.expr
     keep: str
     part: ast.expr
-    other: ast.expr | None
+    other: ast.expr | None = None
     condition: str = ""
     flipped: bool = False
 
+    @property
+    def text(self) -> str:
+        """All of it, as it is written."""
+        return ast.unparse(self.node)
+
     def holds(self, location: Location | None) -> bool:
         """Tell whether a line is inside of the dangerous part."""
-        last = self.part.end_lineno or self.part.lineno
-        return location is not None and self.part.lineno <= location.line <= last
+        return location is not None and _reaches_over(self.part, location.line)
 
 
 def operation_text(location: Location | None, primitive: str, operand: int = 0) -> tuple[str, str]:
     """Return how the user wrote an operation and one of its operands; empty if not sure."""
     node = _operation_node(location, primitive)
-    operands = _operands(node)
     if node is None:
         return "", ""
+    operands = [node.left, node.right] if isinstance(node, ast.BinOp) else node.args
     return ast.unparse(node), ast.unparse(operands[operand]) if operand < len(operands) else ""
 
 
 def operation_with(location: Location | None, primitive: str, operand: int, text: str) -> str:
     """Return how the user wrote an operation, with another operand; empty if not sure."""
-    node = copy.deepcopy(_operation_node(location, primitive))
-    if node is None or operand >= len(_operands(node)):
+    node = _operation_node(location, primitive)
+    if isinstance(node, ast.BinOp) and operand < 2:
+        setattr(node, ("left", "right")[operand], ast.parse(text, mode="eval").body)
+    elif isinstance(node, ast.Call) and operand < len(node.args):
+        node.args[operand] = ast.parse(text, mode="eval").body
+    else:
         return ""
-    new = ast.parse(text, mode="eval").body
-    if isinstance(node, ast.Call):
-        node.args[operand] = new
-    elif isinstance(node, ast.BinOp):
-        setattr(node, ("left", "right")[operand], new)
     return ast.unparse(node)
 
 
@@ -107,12 +109,27 @@ def choice_at(location: Location | None, primitive: str, operand: int) -> Choice
         primitive: `"select_n"`, `"gather"` or `"mul"`; others give None.
         operand: which of the operation's inputs is dropped.
     """
-    found = {
-        "select_n": _where_calls,
-        "gather": _boolean_indices,
-        "mul": _factors,
-    }.get(primitive, _nothing)(location, operand)
-    return found[0] if len(found) == 1 else None
+    choices = [_choice(node, primitive, operand) for node in _nodes_at(location)]
+    choices = [choice for choice in choices if choice is not None]
+    return choices[0] if len(choices) == 1 else None
+
+
+def _choice(node: ast.expr, primitive: str, operand: int) -> Choice | None:
+    match primitive, node:
+        case "select_n", ast.Call(args=[condition, taken, otherwise]):
+            if _name(node.func) not in ("where", "select") or operand not in (1, 2):
+                return None
+            # JAX's operation has the value for False first.
+            written = ast.unparse(condition)
+            if operand == 2:
+                return Choice(node, written, taken, otherwise, written)
+            return Choice(node, _negated(condition), otherwise, taken, written, flipped=True)
+        case "gather", ast.Subscript(value=value, slice=ast.Compare() as mask):
+            return Choice(node, ast.unparse(mask), value)
+        case "mul", ast.BinOp(left=left, op=ast.Mult(), right=right):
+            part, factor = (left, right) if operand == 0 else (right, left)
+            return Choice(node, _as_condition(factor), part)
+    return None
 
 
 def branch_text(expression: ast.expr, names: list[str]) -> str:
@@ -121,12 +138,9 @@ def branch_text(expression: ast.expr, names: list[str]) -> str:
         if [ast.unparse(arg) for arg in expression.args] == names:
             return ast.unparse(expression.func)
     if isinstance(expression, ast.Constant) and len(names) == 1:
-        zero = expression.value == 0
-        return (
-            "jnp.zeros_like"
-            if zero
-            else f"lambda {names[0]}: jnp.full_like({names[0]}, {expression.value!r})"
-        )
+        if expression.value == 0:
+            return "jnp.zeros_like"
+        return f"lambda {names[0]}: jnp.full_like({names[0]}, {expression.value!r})"
     return f"lambda {', '.join(names)}: {ast.unparse(expression)}"
 
 
@@ -141,45 +155,6 @@ def names_in(expression: ast.expr) -> list[str]:
     names = [n for n in ast.walk(expression) if isinstance(n, ast.Name) and id(n) not in skipped]
     names.sort(key=lambda name: (name.lineno, name.col_offset))
     return list(dict.fromkeys(name.id for name in names))
-
-
-def _where_calls(location: Location | None, operand: int) -> list[Choice]:
-    calls = []
-    for node in _nodes_at(location):
-        if isinstance(node, ast.Call) and _name(node.func) in ("where", "select"):
-            if len(node.args) == 3 and operand in (1, 2):
-                condition, taken, otherwise = node.args
-                text = ast.unparse(condition)
-                # JAX's operation has the value for False first.
-                part, other = (taken, otherwise) if operand == 2 else (otherwise, taken)
-                keep = text if operand == 2 else _negated(condition)
-                calls.append(Choice(ast.unparse(node), keep, part, other, text, operand == 1))
-    return calls
-
-
-def _boolean_indices(location: Location | None, operand: int) -> list[Choice]:
-    return [
-        Choice(ast.unparse(node), ast.unparse(node.slice), node.value, None)
-        for node in _nodes_at(location)
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Compare)
-    ]
-
-
-def _factors(location: Location | None, operand: int) -> list[Choice]:
-    return [
-        Choice(
-            ast.unparse(node),
-            _as_condition((node.right, node.left)[operand]),
-            (node.left, node.right)[operand],
-            None,
-        )
-        for node in _nodes_at(location)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
-    ]
-
-
-def _nothing(location: Location | None, operand: int) -> list[Choice]:
-    return []
 
 
 def _as_condition(expression: ast.expr) -> str:
@@ -201,32 +176,23 @@ def _negated(expression: ast.expr) -> str:
     return f"~{text}" if simple else f"~({text})"
 
 
-def _operation_node(location: Location | None, primitive: str) -> ast.expr | None:
+def _operation_node(location: Location | None, primitive: str) -> ast.BinOp | ast.Call | None:
     nodes = [node for node in _nodes_at(location) if _is_operation(node, primitive)]
     # `jnp.sqrt(x**2)` has one square root, although `x**0.5` would be one as well.
     nodes = [node for node in nodes if isinstance(node, ast.Call)] or nodes
     return nodes[0] if len({ast.unparse(node) for node in nodes}) == 1 else None
 
 
-def _operands(node: ast.expr | None) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp):
-        return [node.left, node.right]
-    return node.args if isinstance(node, ast.Call) else []
-
-
-def _is_operation(node: ast.AST, primitive: str) -> bool:
+def _is_operation(node: ast.expr, primitive: str) -> TypeGuard[ast.BinOp | ast.Call]:
     if isinstance(node, ast.BinOp):
         return type(node.op) is _OPERATORS.get(primitive)
-    if isinstance(node, ast.Call):
-        return _name(node.func) in _FUNCTIONS.get(primitive, (primitive,))
-    return False
+    names = _FUNCTIONS.get(primitive, (primitive,))
+    return isinstance(node, ast.Call) and _name(node.func) in names
 
 
 def _name(function: ast.expr) -> str:
     """Return `where` for `jnp.where` and `where`."""
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
+    return getattr(function, "attr", getattr(function, "id", ""))
 
 
 def _nodes_at(location: Location | None) -> Iterator[ast.expr]:
@@ -238,5 +204,9 @@ def _nodes_at(location: Location | None) -> Iterator[ast.expr]:
     except (SyntaxError, ValueError):
         return
     for node in ast.walk(tree):
-        if isinstance(node, ast.expr) and node.lineno <= location.line <= (node.end_lineno or 0):
+        if isinstance(node, ast.expr) and _reaches_over(node, location.line):
             yield node
+
+
+def _reaches_over(node: ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)

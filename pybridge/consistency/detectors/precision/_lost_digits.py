@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from ....jaxprs import MOVING
+from ....jaxprs import MOVING, Step
 from ._extended_arithmetic import ELEMENTWISE
-from ._extended_run import ExtendedRun, Step
+from ._extended_run import ExtendedRun
+from ._precisions import is_inexact, widened
 
 _SUMS = frozenset({"add", "add_any", "sub", "reduce_sum", "cumsum", "dot_general", "scatter-add"})
 
-
+# `Loss.before` goes back by so many steps.
 _NEAR = 3
 
 
@@ -28,7 +30,6 @@ class Loss:
             numbers are subtracted; `"conditioning"`: the operation magnifies rounding in another
             way.
         step: the operation: its operands still have their digits, its result has not.
-        dtype: the dtype of the result.
         got: the result there.
         exact: what it is in extended precision.
         operands: the primitives that gave the operands, past those that only move numbers.
@@ -38,7 +39,6 @@ class Loss:
 
     kind: str
     step: Step
-    dtype: str
     got: float
     exact: float
     operands: frozenset[str]
@@ -49,29 +49,6 @@ class Loss:
         """Tell whether another loss is at the same operation of the same line."""
         one, two = self.step, other.step
         return (one.line, one.primitive) == (two.line, two.primitive)
-
-
-def relative_error(got: Any, exact: Any) -> np.ndarray:
-    """Compare elements; infinite where one is finite and the other is not, or 0 is not met."""
-    got, exact = _wide(got), _wide(exact)
-    with np.errstate(all="ignore"):
-        error = np.abs(got - exact) / np.abs(exact)
-    error = np.where(got == exact, 0.0, error)
-    both = np.isfinite(got) & np.isfinite(exact)
-    lost = ~np.isfinite(got) & np.isfinite(exact)
-    return np.where(lost, np.inf, np.where(both, error, 0.0)).astype(float)
-
-
-def relative_to_largest(got: Any, exact: Any) -> np.ndarray:
-    """Compare elements; relative to the largest of the array."""
-    got, exact = _wide(got), _wide(exact)
-    with np.errstate(all="ignore"):
-        finite = np.isfinite(exact)
-        largest = np.max(np.abs(exact[finite]), initial=0.0) if exact.size else 0.0
-        error = np.abs(got - exact) / (largest or np.longdouble(1))
-    both = np.isfinite(got) & finite
-    lost = ~np.isfinite(got) & finite
-    return np.where(lost, np.inf, np.where(both, error, 0.0)).astype(float)
 
 
 def find_loss(run: ExtendedRun, output: int, place: tuple[int, ...], limit: float) -> Loss | None:
@@ -86,102 +63,98 @@ def find_loss(run: ExtendedRun, output: int, place: tuple[int, ...], limit: floa
     Returns:
         The loss; None where the program gives an argument or a constant back.
     """
-    made = {place: step for step in run.steps for place in step.outputs}
+    made_by = {place: step for step in run.steps for place in step.outputs}
     mask = np.zeros(np.shape(run.values[output][0]), bool)
     mask[place] = True
     at = output
-    while at in made:
-        step = made[at]
-        worse = [found for q in step.inputs if (found := _lost(run, step, q, mask, limit))]
-        if not worse:
-            return _loss(run, made, step, at, mask, output)
-        _, at, mask = max(worse, key=lambda found: found[0])
+    while at in made_by:
+        step = made_by[at]
+        errors = {q: _errors_of_operand(run, step, q, at, mask) for q in step.inputs}
+        worst = max(errors, key=lambda q: errors[q].max(initial=0.0), default=at)
+        if not errors or not (errors[worst] > limit).any():
+            return _loss(run, made_by, step, at, mask, output)
+        at, mask = worst, errors[worst] > limit
     return None
 
 
-def _result(run: ExtendedRun, step: Step) -> tuple[Any, Any]:
-    got, exact = run.values[step.outputs[0]]
-    return np.asarray(got), np.asarray(exact)
+def _errors_of_operand(
+    run: ExtendedRun, step: Step, operand: int, result: int, mask: np.ndarray
+) -> np.ndarray:
+    """Say how many digits an operand has lost, in the elements that a result is made of."""
+    got, exact = run.values[operand]
+    if not hasattr(got, "dtype") or not is_inexact(got.dtype):
+        return np.zeros(np.shape(got))
+    if _moves(step) and got.dtype == run.values[result][0].dtype:
+        kept_got, kept_exact = (widened(x)[mask] for x in run.values[result])
+        mask = np.isin(widened(got), kept_got) | (np.isnan(got) & np.isnan(kept_got).any())
+        mask = mask & np.isin(widened(exact), kept_exact)
+    elif np.shape(got) != mask.shape or step.primitive not in ELEMENTWISE:
+        finite = np.isfinite(exact)
+        return _errors(got, exact, np.max(np.abs(exact[finite]), initial=0.0) or 1)
+    return np.where(mask, _errors(got, exact, np.abs(exact)), 0.0)
 
 
-def _lost(
-    run: ExtendedRun, step: Step, place: int, mask: np.ndarray, limit: float
-) -> tuple[float, int, np.ndarray] | None:
-    """Say how many digits an operand has lost where the result has; None where it has them."""
-    got, exact = run.values[place]
-    if not is_number(got):
-        return None
-    if step.primitive in MOVING and np.asarray(got).dtype == _result(run, step)[0].dtype:
-        kept = [_wide(x)[mask] for x in _result(run, step)]
-        alike = np.isin(_wide(got), kept[0]) | (np.isnan(got) & np.isnan(kept[0]).any())
-        mask = alike & np.isin(_wide(exact), kept[1])
-        error = np.where(mask, relative_error(got, exact), 0.0)
-    elif np.shape(got) == mask.shape and step.primitive in ELEMENTWISE:
-        error = np.where(mask, relative_error(got, exact), 0.0)
-    else:
-        error = relative_to_largest(got, exact)
-    worst = float(np.max(error, initial=0.0))
-    return (worst, place, error > limit) if worst > limit else None
+def _errors(got: Any, exact: Any, size: Any) -> np.ndarray:
+    """Compare elements relative to a size; infinite where one is finite and the other is not."""
+    got, exact = widened(got), widened(exact)
+    with np.errstate(all="ignore"):
+        error = np.where(got == exact, 0.0, np.abs(got - exact) / size)
+    finite = np.isfinite(exact)
+    return np.where(finite, np.where(np.isfinite(got), error, np.inf), 0.0).astype(float)
 
 
 def _loss(
-    run: ExtendedRun, made: dict[int, Step], step: Step, at: int, mask: np.ndarray, output: int
+    run: ExtendedRun, made_by: dict[int, Step], step: Step, at: int, mask: np.ndarray, output: int
 ) -> Loss:
-    got, exact = (_wide(x) for x in run.values[at])
     first = tuple(np.argwhere(mask)[0]) if mask.any() else (0,) * mask.ndim
-    n, w = got[first], exact[first]
-    dtype = np.asarray(run.values[at][0]).dtype
-    info = jnp.finfo(dtype)
+    got, exact = (widened(x)[first] for x in run.values[at])
+    info = jnp.finfo(run.values[at][0].dtype)
     kind = "cancellation" if step.primitive in _SUMS else "conditioning"
-    if not np.isfinite(n):
-        kind = "overflow" if abs(w) > float(info.max) else "domain"
-    elif n == 0 and abs(w) < float(info.tiny):
+    if not np.isfinite(got):
+        kind = "overflow" if abs(exact) > float(info.max) else "domain"
+    elif got == 0 and abs(exact) < float(info.tiny):
         kind = "underflow"
-    after = _descendants(run, set(step.outputs)) & _ancestors(made, [output])
-    names = frozenset(s.primitive for s in run.steps if after.intersection(s.outputs))
-    direct, near = _near(made, step, 1), _near(made, step, _NEAR)
-    return Loss(kind, step, str(dtype), float(np.real(n)), float(np.real(w)), direct, near, names)
+    operands, before = (_primitives_before(made_by, step, depth) for depth in (1, _NEAR))
+    after = _primitives_between(run, step, output)
+    return Loss(kind, step, float(got.real), float(exact.real), operands, before, after)
 
 
-def _near(made: dict[int, Step], step: Step, steps: int) -> frozenset[str]:
+def _moves(step: Step) -> bool:
+    """Tell whether a step only moves numbers; at the border of a loop it does."""
+    return step.eqn is None or step.primitive in MOVING
+
+
+def _primitives_before(made_by: dict[int, Step], step: Step, depth: int) -> frozenset[str]:
     """Name the primitives of the last steps before one; moving numbers is no step."""
-    found: set[str] = set()
-    for place in step.inputs if steps else ():
-        if place in made:
-            one = made[place]
-            moves = one.primitive in MOVING
-            found |= _near(made, one, steps if moves else steps - 1)
-            found |= set() if moves else {one.primitive}
-    return frozenset(found)
-
-
-def _ancestors(made: dict[int, Step], places: list[int]) -> set[int]:
-    """Collect the places that some are computed from, themselves included."""
-    found: set[int] = set()
-    waiting = list(places)
+    names: set[str] = set()
+    seen: set[tuple[int, int]] = set()
+    waiting = [(place, depth) for place in step.inputs]
     while waiting:
-        place = waiting.pop()
-        if place not in found:
-            found.add(place)
-            waiting += made[place].inputs if place in made else ()
-    return found
+        place, left = waiting.pop()
+        if left and place in made_by and (place, left) not in seen:
+            seen.add((place, left))
+            before = made_by[place]
+            if not _moves(before):
+                names.add(before.primitive)
+                left -= 1
+            waiting += [(operand, left) for operand in before.inputs]
+    return frozenset(names)
 
 
-def _descendants(run: ExtendedRun, places: set[int]) -> set[int]:
-    """Collect the places that are computed from some, these not included."""
-    reached, found = set(places), set()
-    for step in run.steps:
-        if reached.intersection(step.inputs):
-            reached.update(step.outputs)
-            found.update(step.outputs)
-    return found
+def _primitives_between(run: ExtendedRun, step: Step, output: int) -> frozenset[str]:
+    """Name the primitives of the steps from one, not included, to a result."""
+    needed = _closure({output}, ((s, s.outputs, s.inputs) for s in reversed(run.steps)))
+    made = _closure(set(step.outputs), ((s, s.inputs, s.outputs) for s in run.steps))
+    return frozenset(s.primitive for s in needed & made)
 
 
-def is_number(x: Any) -> bool:
-    """Tell whether a value is an array of real or complex floating-point numbers."""
-    return hasattr(x, "dtype") and bool(jnp.issubdtype(x.dtype, np.inexact))
-
-
-def _wide(x: Any) -> np.ndarray:
-    x = np.asarray(x)
-    return x.astype(np.clongdouble if x.dtype.kind == "c" else np.longdouble)
+def _closure(
+    places: set[int], steps: Iterable[tuple[Step, tuple[int, ...], tuple[int, ...]]]
+) -> set[Step]:
+    """Collect the steps that are reached from some places, over edges in one direction."""
+    reached = set()
+    for step, entry, exit in steps:
+        if places.intersection(entry):
+            places |= set(exit)
+            reached.add(step)
+    return reached

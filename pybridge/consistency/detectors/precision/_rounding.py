@@ -8,8 +8,8 @@ no formula could avoid is not reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,11 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from ...findings import Finding
-from ...subject import Arrays, OwnPrecision, Point, coarsest
+from ...subject import Arrays, Point, coarsest
 from .._context import Context
-from ._extended_run import IS_EXTENDED, ExtendedRun, NotFollowedError, run_extended
+from ._extended_run import NotFollowedError, run_extended
 from ._lost_digits import Loss, find_loss
+from ._precisions import IS_EXTENDED, is_inexact, widened
 from ._stable_forms import stable_form
 
 # A result with fewer than half of its digits is no base for differences or for a gradient: a
@@ -47,8 +48,7 @@ _VERBS = {
 }
 
 
-@dataclass
-class Results:
+class Results(NamedTuple):
     """What JAX gives in the caller's own precision.
 
     Attributes:
@@ -64,51 +64,48 @@ class Results:
     gradients: Sequence[np.ndarray] = ()
 
 
-@dataclass
-class Wrong:
-    """The element of a result that has lost most.
-
-    Attributes:
-        place: which one.
-        got: the number.
-        exact: what it is in extended precision.
-        relative: the error, relative to the largest element; inf where `got` is not finite.
-        is_harmless: whether the error is lost in any other number of the computation.
-    """
-
-    place: tuple[int, ...]
-    got: Any
-    exact: Any
-    relative: float
-    is_harmless: bool
-
-
-@dataclass
+@dataclass(frozen=True)
 class LostResult:
-    """A result that the caller's precision loses.
+    """A result that the caller's precision loses, in its worst element.
 
     Attributes:
         mode: `"value"` or `"reverse"`.
         number: of the leaf of the value or of the gradient.
-        wrong: its worst element.
-        loss: the operation that loses it; None where it is not found.
+        place: the element.
         dtype: the dtype of the result.
         eps: its relative rounding error.
+        got: the number there.
+        exact: what it is in extended precision.
+        relative: the error, relative to the largest element; inf where `got` is not finite.
+        is_harmless: whether the error is lost in any other number of the computation.
+        loss: the operation that loses it; None where it is not found.
         advice: what to do.
     """
 
     mode: str
     number: int
-    wrong: Wrong
-    loss: Loss | None
+    place: tuple[int, ...]
     dtype: str
     eps: float
+    got: float
+    exact: float
+    relative: float
+    is_harmless: bool
+    loss: Loss | None
     advice: str
 
     @property
     def is_error(self) -> bool:
         """Whether no digit is right, in a number that matters."""
-        return self.wrong.relative > _WRONG and not self.wrong.is_harmless
+        return self.relative > _WRONG and not self.is_harmless
+
+    @property
+    def digits(self) -> tuple[int, int] | None:
+        """How many digits are right, of how many; None where the result is not finite."""
+        if not np.isfinite(self.relative):
+            return None
+        right, whole = (max(0, int(-np.log10(error))) for error in (self.relative, self.eps))
+        return right, whole
 
     def describe(self, path: str) -> str:
         """Write what is lost, and where, in one line.
@@ -116,48 +113,16 @@ class LostResult:
         Args:
             path: of the value's leaf, or of the argument.
         """
-        wrong, loss = self.wrong, self.loss
-        element = f"[{', '.join(map(str, wrong.place))}]" if wrong.place else ""
+        element = f"[{', '.join(map(str, self.place))}]" if self.place else ""
         what = path if self.mode == "value" else f"gradient by {path}"
         text = f"{what}{element} is {self.got:.6g} in {self.dtype}, and exactly {self.exact:.6g}"
         if self.digits is not None:
             text += f" ({self.digits[0]} of {self.digits[1]} digits are right)"
-        if loss is not None:
-            inside = f" in {loss.step.function}" if loss.step.function else ""
-            text += f": {loss.step.primitive}{inside} {_VERBS[loss.kind]}"
+        if self.loss is not None:
+            step = self.loss.step
+            inside = f" in {step.function}" if step.function else ""
+            text += f": {step.primitive}{inside} {_VERBS[self.loss.kind]}"
         return text
-
-    @property
-    def got(self) -> float:
-        """The number in the caller's precision."""
-        return float(np.real(self.wrong.got))
-
-    @property
-    def exact(self) -> float:
-        """What it is in extended precision."""
-        return float(np.real(self.wrong.exact))
-
-    @property
-    def digits(self) -> tuple[int, int] | None:
-        """How many digits are right, of how many; None where the result is not finite."""
-        if not np.isfinite(self.wrong.relative):
-            return None
-        right, whole = (max(0, int(-np.log10(e))) for e in (self.wrong.relative, self.eps))
-        return right, whole
-
-
-def _own_results(own: OwnPrecision) -> Results:
-    """Take the results in a precision below double."""
-    values = own.values.get("reverse", own.plain) if own.gradients else own.plain
-    return Results(own.eps, own.xs, values, own.gradients)
-
-
-def _double_results(point: Point) -> Results:
-    """Take the results in double precision."""
-    who = "jax", "reverse"
-    gradients = point.gradients.get(who, ())
-    values = point.answers.values.get(who, point.plain) if gradients else point.plain
-    return Results(float(np.finfo(float).eps), point.xs, values, gradients)
 
 
 def detect_lost_digits(context: Context) -> list[Finding]:
@@ -166,22 +131,25 @@ def detect_lost_digits(context: Context) -> list[Finding]:
     Returns:
         At most one finding for the value and one for the gradient.
     """
-    point, subject = context.point, context.point.subject
+    point, own, subject = context.point, context.own, context.point.subject
     if not subject.traced or subject.is_julia:
         return []
     context.say("given: in extended precision")
-    if context.own is not None:
-        return _find_lost(point, _own_results(context.own))
+    if own is not None:
+        values = own.values.get("reverse", own.plain) if own.gradients else own.plain
+        return _findings(point, Results(own.eps, own.xs, values, own.gradients))
+    who = "jax", "reverse"
+    gradients = point.gradients.get(who, ())
+    values = point.answers.values.get(who, point.plain) if gradients else point.plain
     with subject.precision():
-        return _find_lost(point, _double_results(point))
+        return _findings(point, Results(float(np.finfo(float).eps), point.xs, values, gradients))
 
 
-def _find_lost(point: Point, results: Results) -> list[Finding]:
-    subject, weighted = point.subject, point.weighted
-    paths = {"value": subject.outputs, "reverse": subject.paths}
+def _findings(point: Point, results: Results) -> list[Finding]:
+    paths = {"value": point.subject.outputs, "reverse": point.subject.paths}
     return [
         _finding(lost, paths[lost.mode][lost.number])
-        for lost in find_lost_results(subject.call, weighted.total, results)
+        for lost in find_lost_results(point.subject.call, point.weighted.total, results)
     ]
 
 
@@ -211,58 +179,72 @@ def find_lost_results(
 def _compare(
     call: Callable[..., Any], total: Callable[..., Any], results: Results
 ) -> list[LostResult]:
-    closed = gradient_program(call, total, results.xs, bool(results.gradients))
+    closed = _gradient_program(call, total, results)
     eps = max(results.eps, coarsest(closed))
-    results = replace(results, eps=eps)
+    results = results._replace(eps=eps)
     xs = [np.asarray(x) for x in results.xs]
-    exact = run_extended(closed, xs).results(0)
-    got = [*results.values, *results.gradients]
-    if not any(_suspect(n, w, eps) for n, w in zip(got, exact, strict=True)):
+    exact = run_extended(closed, xs).results()
+    given = [*results.values, *results.gradients]
+    if not any(_is_suspect(n, w, eps) for n, w in zip(given, exact, strict=True)):
         return []
     spread = _spread(closed, xs, exact, eps)
     beside = run_extended(closed, xs, beside=True)
-    found: dict[str, LostResult] = {}
-    for number, (n, w, s) in enumerate(zip(got, exact, spread, strict=True)):
-        mode = "value" if number < len(results.values) else "reverse"
-        wrong = None if mode in found else _worst(n, w, s, eps, _unit(results, mode))
-        if wrong is None or not _is_seen(beside, number, wrong, eps):
+    lost: dict[str, LostResult] = {}
+    for i, (n, w, s) in enumerate(zip(given, exact, spread, strict=True)):
+        mode, number = ("value", i)
+        if i >= len(results.values):
+            mode, number = "reverse", i - len(results.values)
+        worst = None if mode in lost else _worst_element(n, w, s, eps)
+        if worst is None or not _is_seen(beside.values[beside.outputs[i]], n, *worst, eps):
             continue
-        limit = min(eps**0.5, max(0.01 * wrong.relative, 8.0 * eps))
-        loss = find_loss(beside, beside.outputs[number], wrong.place, limit)
-        if wrong.is_harmless and (mode != "value" or loss is None or loss.step.function):
+        place, relative = worst
+        limit = min(eps**0.5, max(0.01 * relative, 8.0 * eps))
+        loss = find_loss(beside, beside.outputs[i], place, limit)
+        is_harmless = bool(np.abs(widened(n) - w)[place] <= _unit(results, mode))
+        if is_harmless and (mode != "value" or loss is None or loss.step.function):
             continue  # a rule or a function of JAX's, and a loss that any other number hides
         advice = "Compute this part in a higher precision." if loss is None else stable_form(loss)
-        value = found.get("value")
+        value = lost.get("value")
         if loss and value and value.loss and value.loss.is_at(loss):
             # Along a gradient the same operation has the gradient's own around it.
             advice = value.advice
-        if mode == "reverse":
-            number -= len(results.values)
-        found[mode] = LostResult(mode, number, wrong, loss, str(n.dtype), eps, advice)
-    return list(found.values())
+        lost[mode] = LostResult(
+            mode,
+            number,
+            place,
+            str(n.dtype),
+            eps,
+            float(np.real(n[place])),
+            float(np.real(w[place])),
+            relative,
+            is_harmless,
+            loss,
+            advice,
+        )
+    return list(lost.values())
 
 
-def gradient_program(call: Any, total: Any, xs: Arrays, differentiate: bool) -> ClosedJaxpr:
+def _gradient_program(call: Any, total: Any, results: Results) -> ClosedJaxpr:
     """Trace a function with its gradient: the value's leaves first, then those of the gradient."""
 
-    def program(*xs: Any) -> Any:
-        def scalar(xs: Arrays) -> Any:
-            ys = call(xs)
-            return total(ys), ys
+    def scalar(xs: Arrays) -> Any:
+        ys = call(xs)
+        return total(ys), ys
 
-        if not differentiate:
+    def program(*xs: Any) -> Any:
+        if not results.gradients:
             return tuple(call(xs))
-        (_, ys), gs = jax.value_and_grad(scalar, has_aux=True)(tuple(xs))
+        (_, ys), gs = jax.value_and_grad(scalar, has_aux=True)(xs)
         return (*ys, *gs)
 
     try:
-        return jax.make_jaxpr(program)(*xs)
+        return jax.make_jaxpr(program)(*results.xs)
     except Exception as error:
         raise NotFollowedError(str(error)) from error
 
 
-def _suspect(got: np.ndarray, exact: np.ndarray, eps: float) -> bool:
-    """Say whether a result may have lost more than half of its digits."""
+def _is_suspect(got: np.ndarray, exact: np.ndarray, eps: float) -> bool:
+    """Tell whether a result may have lost more than half of its digits."""
     finite = np.isfinite(exact)
     if np.any(~np.isfinite(got) & finite):
         return True
@@ -276,27 +258,22 @@ def _spread(
     closed: ClosedJaxpr, xs: list[np.ndarray], exact: list[np.ndarray], eps: float
 ) -> list[np.ndarray]:
     """Say what rounding the arguments, and arrays in the program, does to exact results."""
-    found = [np.zeros(w.shape, np.longdouble) for w in exact]
+    spread = [np.zeros(w.shape, np.longdouble) for w in exact]
     rng = np.random.default_rng(0)
     for _ in range(_DIRECTIONS):
         signs = [rng.choice([-1.0, 1.0], np.shape(x)) for x in (*xs, *closed.consts)]
-        for way in (_ULPS * eps, -_ULPS * eps):
-            moved = [_moved(x, way * s) for x, s in zip((*xs, *closed.consts), signs, strict=True)]
+        for by in (_ULPS * eps, -_ULPS * eps):
+            moved = [_moved(x, by * s) for x, s in zip((*xs, *closed.consts), signs, strict=True)]
             program = ClosedJaxpr(closed.jaxpr, moved[len(xs) :])
-            there = run_extended(program, moved[: len(xs)]).results(0)
-            gaps = [np.abs(a - b) for a, b in zip(there, exact, strict=True)]
-            gaps = [np.where(np.isnan(gap), np.inf, gap) for gap in gaps]
-            found = [np.maximum(a, b) for a, b in zip(found, gaps, strict=True)]
-    return found
+            there = run_extended(program, moved[: len(xs)]).results()
+            for i, gap in enumerate(np.abs(a - b) for a, b in zip(there, exact, strict=True)):
+                spread[i] = np.maximum(spread[i], np.where(np.isnan(gap), np.inf, gap))
+    return spread
 
 
 def _moved(x: Any, factors: np.ndarray) -> Any:
     """Move numbers by parts of their size; single numbers in a program are its own: 1 + x."""
-    if not jnp.issubdtype(x.dtype, np.inexact):
-        return x
-    kind = np.clongdouble if np.asarray(x).dtype.kind == "c" else np.longdouble
-    wide = np.asarray(x).astype(kind)
-    return wide + wide * factors
+    return widened(x) + widened(x) * factors if is_inexact(x.dtype) else x
 
 
 def _unit(results: Results, mode: str) -> float:
@@ -317,41 +294,45 @@ def _largest(x: Any) -> float:
     return float(np.max(x[np.isfinite(x)], initial=0.0))
 
 
-def _worst(
-    got: np.ndarray, exact: np.ndarray, spread: np.ndarray, eps: float, unit: float
-) -> Wrong | None:
-    """Find the element that lost most, beyond what its arguments explain; None where none did."""
+def _worst_element(
+    got: np.ndarray, exact: np.ndarray, spread: np.ndarray, eps: float
+) -> tuple[tuple[int, ...], float] | None:
+    """Find the element that lost most, beyond what its arguments explain; None where none did.
+
+    Returns:
+        The element, and its error relative to the largest element; inf where it is not finite.
+    """
     info = jnp.finfo(got.dtype)
     size = np.abs(exact)
-    lost = ~np.isfinite(got) & np.isfinite(exact) & (size < float(info.max))
+    fits = np.isfinite(exact) & (size < float(info.max))
+    lost, used = fits & ~np.isfinite(got), fits & np.isfinite(got)
     if lost.any():
-        place = tuple(int(k) for k in np.argwhere(lost)[0])
-        return Wrong(place, got[place], exact[place], np.inf, False)
-    used = np.isfinite(got) & np.isfinite(exact) & (size < float(info.max))
+        return tuple(map(int, np.argwhere(lost)[0])), np.inf
     if not used.any():
         return None
     largest = np.max(size[used])
-    error = np.where(used, np.abs(got.astype(exact.dtype) - exact), 0.0)
+    error = np.where(used, np.abs(widened(got) - exact), 0.0)
     excess = np.where(np.isfinite(spread), error - _FACTOR * spread, 0.0)
-    place = tuple(int(k) for k in np.unravel_index(int(np.argmax(excess)), excess.shape))
+    place = tuple(map(int, np.unravel_index(int(np.argmax(excess)), excess.shape)))
     here = error[place]
     wide = float(np.finfo(exact.dtype).eps)
     known = largest > _DOUBT * here * (wide / eps) and largest > float(info.tiny)
     if not known or excess[place] <= 0 or here <= eps**0.5 * largest:
         return None
-    return Wrong(place, got[place], exact[place], float(here / largest), bool(here <= unit))
+    return place, float(here / largest)
 
 
-def _is_seen(beside: ExtendedRun, number: int, wrong: Wrong, eps: float) -> bool:
+def _is_seen(
+    both: tuple[Any, ...], got: np.ndarray, place: tuple[int, ...], relative: float, eps: float
+) -> bool:
     """Tell whether the run in the declared precision loses as much: the two runs are comparable."""
-    narrow, wide = beside.values[beside.outputs[number]]
-    n, w = np.asarray(narrow)[wrong.place], np.asarray(wide)[wrong.place]
+    n, w = (np.asarray(x)[place] for x in both)
     if not np.isfinite(w):
         return False
-    if not np.isfinite(n) or not np.isfinite(wrong.relative):
+    if not np.isfinite(n) or not np.isfinite(relative):
         # What one computer takes for infinite is 0 on another: both have lost everything.
         return not np.isfinite(n) or abs(n - w) > eps**0.5 * abs(w)
-    return bool(abs(n - w) > 0.1 * abs(wrong.got - w))
+    return bool(abs(n - w) > 0.1 * abs(got[place] - w))
 
 
 def _finding(lost: LostResult, path: str) -> Finding:
@@ -368,7 +349,7 @@ def _finding(lost: LostResult, path: str) -> Finding:
         systems=("jax",),
         mode=lost.mode,
         argument=path if in_gradient else "",
-        element=(lost.wrong.place or None) if in_gradient else None,
+        element=(lost.place or None) if in_gradient else None,
         location=loss.step.line if loss is not None else None,
         primitive=loss.step.primitive if loss is not None else None,
         numbers=numbers,

@@ -12,12 +12,18 @@ from ._lost_digits import Loss
 _SQUARES = frozenset({"integer_pow", "square", "mul", "dot_general", "pow"})
 _EXPONENTIALS = frozenset({"exp", "exp2"})
 _ROOTS = frozenset({"sqrt", "rsqrt", "pow"})
+_PRODUCTS = frozenset({"reduce_prod", "mul", "cumprod"})
 
 # With the gradient stopped: the derivative of x / s is x / s**2 otherwise, which overflows as well.
 _SCALED_NORM = (
     "Divide by the largest before squaring and multiply the root with it (a scaled norm, as in "
     "hypot): s = jax.lax.stop_gradient(jnp.max(jnp.abs(x))); s * jnp.sqrt(jnp.sum((x / s) ** 2))."
 )
+
+
+_SCALED = "Scale the numbers, or compute with their logarithms."
+_LOGSUMEXP = "Write the logarithm of a sum of exponentials as jax.nn.logsumexp."
+_LOG_SOFTMAX = "Write the logarithm of a softmax as jax.nn.log_softmax."
 
 
 def stable_form(loss: Loss) -> str:
@@ -28,14 +34,19 @@ def stable_form(loss: Loss) -> str:
         "cancellation": _of_differences,
         "conditioning": _of_differences,
     }
-    return advice.get(loss.kind, _of_domains)(loss)
+    if loss.kind in advice:
+        return advice[loss.kind](loss)
+    return (
+        "Rounding carries the operand out of the domain: clip it to the domain, or compute the "
+        "argument in a form that cannot leave it."
+    )
 
 
 def _of_large_numbers(loss: Loss) -> str:
     name, after = loss.step.primitive, loss.after
     if name in (*_EXPONENTIALS, "expm1", "cosh", "sinh"):
         if "log" in after and after & {"reduce_sum", "dot_general"}:
-            return "Write the logarithm of a sum of exponentials as jax.nn.logsumexp."
+            return _LOGSUMEXP
         if "log1p" in after or ("log" in after and "add" in after):
             return (
                 "Write log(1 + exp(x)) as jax.nn.softplus(x), and log(exp(a) + exp(b)) as "
@@ -47,11 +58,11 @@ def _of_large_numbers(loss: Loss) -> str:
                 "jax.nn.sigmoid(x); elsewhere subtract the largest before the exponential."
             )
         return "Compute with the logarithm of this number, or subtract the largest before exp."
-    if after & _ROOTS and (name in _SQUARES or name in ("reduce_sum", "add")):
+    if after & _ROOTS and name in (*_SQUARES, "reduce_sum", "add"):
         return _SCALED_NORM
-    if name in ("reduce_prod", "mul", "cumprod"):
+    if name in _PRODUCTS:
         return "Add logarithms instead of multiplying, or scale the factors."
-    return "Scale the numbers, or compute with their logarithms."
+    return _SCALED
 
 
 def _of_small_numbers(loss: Loss) -> str:
@@ -60,20 +71,18 @@ def _of_small_numbers(loss: Loss) -> str:
         if name == "logistic" or (name == "div" and before & _EXPONENTIALS and "add" in before):
             return "Write log(sigmoid(x)) as jax.nn.log_sigmoid(x)."
         if name == "div" and before & _EXPONENTIALS:
-            return "Write the logarithm of a softmax as jax.nn.log_softmax."
-        if name in ("reduce_prod", "mul", "cumprod"):
+            return _LOG_SOFTMAX
+        if name in _PRODUCTS:
             return (
                 "Add the logarithms of the factors instead of taking that of the product: "
                 "logpdf in the place of log(pdf)."
             )
         if name in _EXPONENTIALS and "div" in after:
-            return "Write the logarithm of a softmax as jax.nn.log_softmax."
+            return _LOG_SOFTMAX
         if name in _EXPONENTIALS and after & {"reduce_sum", "dot_general", "add"}:
-            return "Write the logarithm of a sum of exponentials as jax.nn.logsumexp."
+            return _LOGSUMEXP
         return "Compute the logarithm itself: logpdf, log_softmax, log_sigmoid, logsf."
-    if after & _ROOTS and name in _SQUARES:
-        return _SCALED_NORM
-    return "Scale the numbers, or compute with their logarithms."
+    return _SCALED_NORM if after & _ROOTS and name in _SQUARES else _SCALED
 
 
 # What a difference with one of these is called.
@@ -105,11 +114,4 @@ def _of_differences(loss: Loss) -> str:
     return (
         "Rearrange the formula so that nearly equal numbers are not subtracted, or compute this "
         "part in a higher precision."
-    )
-
-
-def _of_domains(loss: Loss) -> str:
-    return (
-        "Rounding carries the operand out of the domain: clip it to the domain, or compute the "
-        "argument in a form that cannot leave it."
     )
