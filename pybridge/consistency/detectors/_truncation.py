@@ -47,14 +47,9 @@ def find_truncation(closed: ClosedJaxpr, xs: Sequence[Any]) -> tuple[Location, s
         line = user_line(eqn)
         if eqn.primitive.name != "convert_element_type" or line is None or jax_function(eqn):
             continue
-        before, after = eqn.invars[0].aval.dtype, eqn.outvars[0].aval.dtype
-        double = before in (np.float64, np.complex128)
-        if (
-            double
-            and jnp.issubdtype(after, np.inexact)
-            and rounding_of(eqn.outvars[0].aval) > 1e-15
-        ):
-            return line, str(after)
+        before, after = eqn.invars[0].aval, eqn.outvars[0].aval
+        if before.dtype in (np.float64, np.complex128) and rounding_of(after) > 1e-15:
+            return line, str(after.dtype)
     return None
 
 
