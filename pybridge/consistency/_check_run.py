@@ -40,7 +40,7 @@ from .subject import (
     count,
     first_lines,
     named,
-    plain_values,
+    one_by_one,
     points,
     robust,
     weights_for,
@@ -78,15 +78,15 @@ class CheckRun:
         self.systems = self._systems()
         self.solver: SolverAccuracy | None = None
         if subject.traced and not subject.is_julia:
-            gradient = lambda *xs: self.jax.reverse(xs)[1]  # noqa: E731
-            self.solver = SolverAccuracy(subject.jaxpr, self.weighted.total, gradient)
+            self.solver = SolverAccuracy(
+                subject.jaxpr, self.weighted.total, lambda *xs: self.jax.reverse(xs)[1]
+            )
         size = self.weighted.flat_weights.size
         if subject.is_julia:
-            self.plain: Callable[[Arrays], Any] = lambda xs: subject.call(xs)
-            self.values = plain_values(subject, self.weighted)
+            self.plain: Callable[[Arrays], Any] = subject.call
+            self.values = one_by_one(lambda xs: self.weighted.flat(subject.call(xs)), size)
         else:
-            self.plain = self.jax.plain
-            self.values = robust(self.jax.values, size)
+            self.plain, self.values = self.jax.plain, robust(self.jax.values, size)
 
     def report(self, names: Sequence[str]) -> Report:
         """Check all points."""
@@ -112,16 +112,14 @@ class CheckRun:
         )
 
     def _systems(self) -> list[Any]:
-        found: list[Any] = []
-        for backend in self.rows:
-            if not backend.available or backend.name == "finite":
-                continue
-            if backend.name == "jax":
-                found.append(self.jax)
-            else:
-                parts = backend.name, self.subject, self.weighted
-                found.append(JuliaSystem(*parts, second=self.thorough))
-        return found
+        names = [backend.name for backend in self.rows if backend.available]
+        return [
+            self.jax
+            if name == "jax"
+            else JuliaSystem(name, self.subject, self.weighted, second=self.thorough)
+            for name in names
+            if name != "finite"
+        ]
 
     def _check_point(self, probe: Probe, xs: tuple[np.ndarray, ...], stable: bool) -> None:
         """Ask at one point, and run the detectors."""

@@ -171,21 +171,13 @@ def _choose(
     """Choose for each component between long steps and those from `step` on."""
     is_near = np.zeros(far.scale.shape, bool)
     for long, short in zip(far[:3], near[:3], strict=True):
-        at_far = Estimate(long.value * far.scale, long.error * far.scale)
-        at_near = Estimate(short.value * near.scale, short.error * near.scale)
+        at_far, at_near = long.times(far.scale), short.times(near.scale)
         is_near |= is_nearer(at_far, at_near, step, tolerances)
-
-    def pick(long: np.ndarray, short: np.ndarray) -> np.ndarray:
-        return np.where(is_near, short, long)
-
-    return Differences(
-        Estimate(*map(pick, far.central, near.central)),
-        Estimate(*map(pick, far.right, near.right)),
-        Estimate(*map(pick, far.left, near.left)),
-        pick(far.gap, near.gap),
-        pick(far.is_blurred, near.is_blurred),
-        pick(far.scale, near.scale),
+    estimates = (
+        long.replaced(is_near, short) for long, short in zip(far[:3], near[:3], strict=True)
     )
+    others = (np.where(is_near, short, long) for long, short in zip(far[3:], near[3:], strict=True))
+    return Differences(*estimates, *others)
 
 
 def is_nearer(

@@ -38,16 +38,13 @@ def mixed_derivative(
         return far
     near = _approach(surface, smallest, tolerances)
     area = tolerances.first_step**2 * smallest[0] * smallest[1]
-    chosen = is_nearer(far, near, area, tolerances)
-    return Estimate(
-        np.where(chosen, near.value, far.value), np.where(chosen, near.error, far.error)
-    )
+    return far.replaced(is_nearer(far, near, area, tolerances), near)
 
 
 def _approach(surface: Surface, size: tuple[float, float], tolerances: Tolerances) -> Estimate:
     """Halve both steps until the derivative stays."""
     table, scale = Tableau(2, tolerances), np.zeros(0)
-    first = tolerances.first_step * size[0], tolerances.first_step * size[1]
+    first = [tolerances.first_step * length for length in size]
     with np.errstate(all="ignore"):
         for level in range(_MOST_HALVINGS):
             s, t = first[0] / 2.0**level, first[1] / 2.0**level

@@ -115,11 +115,8 @@ def differentiate_curve(curve: Curve, tolerances: Tolerances = TOLERANCES) -> Cu
         value = np.where(kinds.edge, _inner(right.value, left.value), value)
         error = np.where(kinds.edge, np.fmin(right.error, left.error), error)
         error = np.where(np.isfinite(value), error, np.inf)
-        return CurveDerivative(
-            Estimate(value * scale, error * scale),
-            Estimate(right.value * scale, right.error * scale),
-            Estimate(left.value * scale, left.error * scale),
-        )
+        parts = Estimate(value, error), right, left
+        return CurveDerivative(*(part.times(scale) for part in parts))
 
 
 def directional_derivative(

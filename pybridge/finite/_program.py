@@ -19,7 +19,6 @@ from ._differences import Curve
 from ._mixed import mixed_derivative
 from ._points import CurveDerivative, differentiate_curve
 from ._precision import double_precision
-from ._tableau import Estimate
 from ._tolerances import TOLERANCES
 
 Convert = Callable[[np.ndarray, Any], Any]
@@ -72,9 +71,9 @@ class Program:
         except (ArithmeticError, ValueError, BridgeError):
             # The point itself worked, so this is the outside of the domain: Python's and
             # Julia's own sqrt and log raise there.
-            return np.full(self.origin.shape, np.nan)
-        same = flat.shape == self.origin.shape
-        return flat if same else np.full(self.origin.shape, np.nan)
+            flat = None
+        is_defined = flat is not None and flat.shape == self.origin.shape
+        return flat if is_defined else np.full(self.origin.shape, np.nan)
 
     def differentiate(self, direction: dict[int, np.ndarray]) -> CurveDerivative:
         """Differentiate in a direction, which is given per moving leaf."""
@@ -89,7 +88,7 @@ class Program:
         size, smallest = self._scale(unit)
         curve = Curve(sample, self.origin, size, smallest, shift=0.0, batch=1)
         found = differentiate_curve(curve, _EXACT)
-        return CurveDerivative(*(Estimate(e.value * length, e.error * length) for e in found))
+        return CurveDerivative(*(estimate.times(length) for estimate in found))
 
     def differentiate_twice(
         self, first: dict[int, np.ndarray], second: dict[int, np.ndarray]

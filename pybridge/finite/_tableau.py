@@ -26,6 +26,14 @@ class Estimate(NamedTuple):
     value: np.ndarray
     error: np.ndarray
 
+    def times(self, scale: np.ndarray | float) -> Estimate:
+        """Give the estimate in other units."""
+        return Estimate(self.value * scale, self.error * scale)
+
+    def replaced(self, where: np.ndarray, other: Estimate) -> Estimate:
+        """Take another estimate for some components."""
+        return Estimate(*(np.where(where, b, a) for a, b in zip(self, other, strict=True)))
+
 
 class Tableau:
     """A Neville tableau that keeps, per component, the best entry seen so far."""

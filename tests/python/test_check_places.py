@@ -1,13 +1,18 @@
 """Findings name the user's line and words, once; what a system refuses is a note."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import pybridge as pb
-from pybridge.consistency import check
+from pybridge.consistency import Finding, check
+from pybridge.consistency.detectors._julia_functions import explain_in_julia
 from pybridge.consistency.subject import is_unsupported
+from pybridge.interop import Sighting
+from pybridge.jaxprs import Location
 
 
 def truncated(x):
@@ -120,3 +125,16 @@ def test_a_function_with_a_reverse_rule_alone_is_right():
     report = check(square, 1.5, backends=["jax"])
     assert report.ok
     assert {f.severity for f in report.findings} == {"note"}
+
+
+def test_a_mutation_that_no_system_refuses_is_a_finding():
+    seen = {"writes": Sighting("writes", "setindex!", Location("julia source", 1, "f", "y[1] = x"))}
+    sightings = SimpleNamespace(first=lambda *kinds: seen.get(kinds[0]) if kinds else None)
+    subject = SimpleNamespace(sightings=sightings, name="f")
+    point = SimpleNamespace(subject=subject, probe=SimpleNamespace(name="given"))
+    wrong = Finding(
+        "minority", "error", "yota gives 2", ("yota",), numbers={"yota": 2.0, "finite": 4.0}
+    )
+    (finding,) = explain_in_julia([wrong], point)
+    assert finding.title == "the function mutates an array: yota gives 2 for 4 without a word"
+    assert finding.location.line == 1

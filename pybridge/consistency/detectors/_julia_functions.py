@@ -11,7 +11,7 @@ from ..._backends import TABLE
 from ...interop import Sighting
 from .._wording import join
 from ..findings import Finding
-from ..subject import Point, Sightings, system_names
+from ..subject import Place, Point, Sightings, system_names
 from ._zero_gradients import FLAT_ADVICE
 
 _WRONG = ("finite", "minority", "reverse-forward", "special-case")
@@ -79,8 +79,9 @@ def _written(
 ) -> Finding:
     raising = list(dict.fromkeys(name for f in (*said, *refused) for name in f.systems))
     raising = [name for name in raising if name != "jax"] or raising
-    parts = [f"{join(raising)} {'raises' if len(raising) == 1 else 'raise'} an exception"]
-    parts = parts if raising else []
+    parts = []
+    if raising:
+        parts.append(f"{join(raising)} {'raises' if len(raising) == 1 else 'raise'} an exception")
     for finding in lost[:1]:
         right = "plain" if finding.kind == "value" else "finite"
         got, want = finding.numbers["yota"], finding.numbers[right]
@@ -171,22 +172,16 @@ def _unused_name(source: str) -> str:
 
 def _zeros(point: Point, seen: Sightings, findings: Sequence[Finding]) -> Iterator[Finding]:
     """Note arguments whose gradient is zero where the function takes a step."""
-    known = next(iter(point.gradients.values()), None)
-    if known is None or any(finding.severity == "error" for finding in findings):
+    flat = seen.first("flat")
+    if flat is None or any(finding.severity == "error" for finding in findings):
         return
-    for path, gradient in zip(point.subject.paths, known, strict=True):
-        if not gradient.size or gradient.any():
-            continue
-        flat = seen.first("flat")
-        if flat is not None:
-            yield Finding(
-                "zero",
-                "note",
-                f"the gradient is zero everywhere, and the function calls {flat.name}",
-                systems=system_names(point.gradients),
-                probe=point.probe.name,
-                argument=path,
-                location=flat.location,
-                primitive=flat.name,
-                advice=FLAT_ADVICE,
-            )
+    for path in point.arguments_without_gradient():
+        yield point.finding(
+            "zero",
+            "note",
+            f"the gradient is zero everywhere, and the function calls {flat.name}",
+            system_names(point.gradients),
+            argument=path,
+            place=Place(flat.location, flat.name),
+            advice=FLAT_ADVICE,
+        )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from ...finite import TOLERANCES, DirectionalDerivative
-from ...jaxprs import Location, contains
+from ...finite import TOLERANCES
+from ...jaxprs import contains
 from .._wording import gives, join
 from ..findings import Finding, SlopeCurve
-from ..subject import Arrays, Line, Point, Seen, system_names, walk
+from ..subject import NOWHERE, Arrays, Line, Place, Point, Seen, system_names, walk
 
 # Operations that have a kink where two numbers are equal, or one is 0.
 _TIES = frozenset(
@@ -22,40 +23,37 @@ _TIES = frozenset(
 )  # fmt: skip
 
 
-def find_change(
-    closed: ClosedJaxpr | None, point: Point, line: Line
-) -> tuple[Location | None, str | None]:
+def find_change(closed: ClosedJaxpr | None, point: Point, line: Line) -> Place:
     """Find the operation whose choice changes where a line goes through a kink, with its line.
 
     What differs between the two sides counts first, then what differs between the point and a
     side: a norm at 0 is above 0 on both.
     """
     if closed is None or not contains(closed, _TIES):
-        return None, None
+        return NOWHERE
     step = 4.0 * point.eps**0.5
-    runs = []
-    for t in (-step, 0.0, step):
-        seen: list[tuple[Any, Location | None, bytes]] = []
-
-        def visit(visited: Seen, seen: list[Any] = seen) -> None:
-            ins = [np.asarray(x) for x in visited.ins]
-            seen.append((visited.eqn.primitive.name, visited.line, _choice(visited, ins)))
-
-        pairs = zip(point.xs, line.vs, strict=True)
-        with contextlib.suppress(Exception):
-            walk(closed, [np.asarray(x + t * v, x.dtype) for x, v in pairs], _TIES, visit)
-        runs.append(seen)
-    before, at, after = runs
+    before, at, after = (_choices(closed, line.at(point.xs, t)) for t in (-step, 0.0, step))
     for first, second in ((before, after), (before, at), (at, after)):
         # Where a branch changes, so do all operations after it: only the common start counts.
-        for (name, place, choice), (other_name, other_place, changed) in zip(
-            first, second, strict=False
-        ):
-            if (name, place) != (other_name, other_place):
+        for (place, choice), (other, changed) in zip(first, second, strict=False):
+            if place != other:
                 break
             if choice != changed:
-                return place, name
+                return place
     return find_tie(closed, point.xs)
+
+
+def _choices(closed: ClosedJaxpr, xs: Arrays) -> list[tuple[Place, bytes]]:
+    """List what each operation that chooses chooses at a point, up to the first exception."""
+    found: list[tuple[Place, bytes]] = []
+
+    def visit(seen: Seen) -> None:
+        place = Place(seen.line, seen.eqn.primitive.name)
+        found.append((place, _choice(seen, [np.asarray(x) for x in seen.ins])))
+
+    with contextlib.suppress(Exception):
+        walk(closed, xs, _TIES, visit)
+    return found
 
 
 def _compared(name: str, ins: list[np.ndarray]) -> list[tuple[np.ndarray, Any]]:
@@ -96,19 +94,18 @@ def _choice(seen: Seen, ins: list[np.ndarray]) -> bytes:
     return np.asarray(found).tobytes()
 
 
-def find_tie(closed: ClosedJaxpr | None, xs: Arrays) -> tuple[Location | None, str | None]:
+def find_tie(closed: ClosedJaxpr | None, xs: Arrays) -> Place:
     """Find the operation that is at its kink, with its line."""
-    if closed is None or not contains(closed, _TIES):
-        return None, None
-    found: list[tuple[Location | None, str]] = []
+    found: list[Place] = []
 
     def visit(seen: Seen) -> None:
         name = seen.eqn.primitive.name
         if not found and _is_tied(name, [np.asarray(x) for x in seen.ins], seen.eqn.params):
-            found.append((seen.line, name))
+            found.append(Place(seen.line, name))
 
-    walk(closed, xs, _TIES, visit)
-    return found[0] if found else (None, None)
+    if closed is not None and contains(closed, _TIES):
+        walk(closed, xs, _TIES, visit)
+    return found[0] if found else NOWHERE
 
 
 def _is_tied(name: str, ins: list[np.ndarray], params: Any) -> bool:
@@ -129,65 +126,57 @@ def _is_tied(name: str, ins: list[np.ndarray], params: Any) -> bool:
     return False
 
 
-def compare_choices(
-    point: Point, line: Line, reference: DirectionalDerivative, place: tuple[Any, Any]
-) -> list[Finding]:
+def compare_choices(point: Point, line: Line, place: Place) -> Iterator[Finding]:
     """Say what each system chooses at a kink, and whether it lies between the one-sided ones."""
-    unit = point.unit(line)
-    choices = {
-        who: point.derivative(who, line) / unit for who in point.derivatives if _is_own_mode(who)
-    }
+    reference, unit = point.along(line), point.unit(line)
+    choices = {who: choice for who, choice in point.shown(line).items() if np.isfinite(choice)}
     low, high = sorted((reference.low / unit, reference.high / unit))
     slack = TOLERANCES.estimates * reference.error / abs(unit)
     slack += TOLERANCES.choice * (1e-3 + abs(low) + abs(high))
-    inside = {
-        who: bool(low - slack <= derivative <= high + slack)
-        for who, derivative in choices.items()
-        if np.isfinite(derivative)
-    }
+    between = {who for who, choice in choices.items() if low - slack <= choice <= high + slack}
     left, right = reference.left / unit, reference.right / unit
-    shown = choice_numbers({who: choices[who] for who in inside})
-    numbers = {"left": left, "right": right, **shown}
-    findings = []
-    common = {
-        **point.place_of(line),
-        "location": place[0],
-        "primitive": place[1],
-        "numbers": numbers,
-    }
+    numbers = {"left": left, "right": right, **choice_numbers(choices)}
     derivatives = f"{left:.4g} from the left and {right:.4g} from the right"
-    wrong = system_names(who for who, is_in in inside.items() if not is_in)
+    wrong = system_names(who for who in choices if who not in between)
     if wrong:
-        findings.append(
-            Finding(
-                "kink",
-                "error",
-                f"the derivative is {derivatives}, and {join(wrong)} "
-                f"{gives(wrong)} another that does not lie between them",
-                systems=wrong,
-                **common,
-                advice="Such a number is no derivative of the function. Choose one with a rule "
-                "of your own, or smooth the kink.",
-            )
+        yield point.finding(
+            "kink",
+            "error",
+            f"the derivative is {derivatives}, and {join(wrong)} "
+            f"{gives(wrong)} another that does not lie between them",
+            wrong,
+            line=line,
+            place=place,
+            numbers=numbers,
+            advice="Such a number is no derivative of the function. Choose one with a rule "
+            "of your own, or smooth the kink.",
         )
-    right_ones = system_names(who for who, is_in in inside.items() if is_in)
-    if right_ones:
-        findings.append(
-            Finding(
-                "kink",
-                "note",
-                f"the derivative is {derivatives}; each system makes a choice between them",
-                systems=right_ones,
-                **common,
-                advice="No fault: there is no derivative here. Smooth the function, or choose "
-                "with a rule of your own, if the choice matters.",
-            )
+    if between:
+        yield point.finding(
+            "kink",
+            "note",
+            f"the derivative is {derivatives}; each system makes a choice between them",
+            system_names(who for who in choices if who in between),
+            line=line,
+            place=place,
+            numbers=numbers,
+            advice="No fault: there is no derivative here. Smooth the function, or choose "
+            "with a rule of your own, if the choice matters.",
         )
-    return findings
 
 
-def _is_own_mode(who: tuple[str, str]) -> bool:
-    return who[1] in ("forward", "reverse")
+def note_kink_of_many(point: Point, line: Line, place: Place) -> Finding:
+    """Report a kink that shows only when several elements move together."""
+    reference = point.along(line)
+    return point.finding(
+        "kink",
+        "note",
+        "the one-sided derivatives differ in a direction in which several elements move",
+        system_names(point.derivatives),
+        place=place,
+        numbers={"left": reference.left, "right": reference.right},
+        advice="No fault: there is no derivative here, and each system makes a choice.",
+    )
 
 
 def choice_numbers(choices: dict[tuple[str, str], float]) -> dict[str, float]:
@@ -203,16 +192,14 @@ def choice_numbers(choices: dict[tuple[str, str], float]) -> dict[str, float]:
     return numbers
 
 
-def curve(point: Point, line: Line, reference: DirectionalDerivative) -> SlopeCurve:
+def curve(point: Point, line: Line) -> SlopeCurve:
     """Sample the function along a line through a kink."""
     grid = np.linspace(1.0, 0.0, TOLERANCES.levels, endpoint=False) * 0.5
     ts = np.concatenate([grid, -grid])
     middle = point.origin @ point.weighted.flat_weights
     values = np.append(point.references.values_along(line, ts), middle)
-    steps = np.concatenate([ts, [0.0]]) * line.scale
-    order = np.argsort(steps)
-    choices = {who: point.derivative(who, line) / line.scale for who in point.derivatives
-               if _is_own_mode(who)}  # fmt: skip
+    steps = np.append(ts, 0.0) * line.scale
+    order, reference = np.argsort(steps), point.along(line)
     return SlopeCurve(
         point.subject.paths[line.leaf or 0],
         line.element,
@@ -220,42 +207,32 @@ def curve(point: Point, line: Line, reference: DirectionalDerivative) -> SlopeCu
         values[order],
         reference.left / line.scale,
         reference.right / line.scale,
-        choice_numbers(choices),
+        choice_numbers(point.shown(line, unit=line.scale)),
         point.probe.name,
     )
 
 
-def note_break(
-    point: Point, line: Line, reference: DirectionalDerivative, place: tuple[Any, Any]
-) -> Finding | None:
+def note_break(point: Point, line: Line, place: Place) -> Finding | None:
     """Say that a value jumps, or that a derivative has no bound, where systems give a number."""
-    unit = point.unit(line)
-    derivatives = {who: point.derivative(who, line) / unit for who in point.derivatives
-              if _is_own_mode(who)}  # fmt: skip
-    common = {
-        "systems": system_names(derivatives),
-        **point.place_of(line),
-        "location": place[0],
-        "primitive": place[1],
-    }
-    numbers = {"left": reference.left / unit, "right": reference.right / unit}
-    numbers |= choice_numbers(derivatives)
+    reference, unit, choices = point.along(line), point.unit(line), point.shown(line)
     if reference.kind == "jump":
-        return Finding(
-            "special-case",
-            "note",
-            "the value jumps here; the systems give the derivative of the side that is taken",
-            numbers=numbers,
-            advice="A derivative says nothing about a jump: optimisation does not see it.",
-            **common,
-        )
-    if reference.kind == "vertical" and all(np.isfinite(list(derivatives.values()))):
-        return Finding(
-            "special-case",
-            "warning",
-            "the derivative has no bound here, and the systems give a finite number",
-            numbers=numbers,
-            advice="The number comes from a guard or a convention of one operation.",
-            **common,
-        )
-    return None
+        severity = "note"
+        title = "the value jumps here; the systems give the derivative of the side that is taken"
+        advice = "A derivative says nothing about a jump: optimisation does not see it."
+    elif reference.kind == "vertical" and np.all(np.isfinite(list(choices.values()))):
+        severity = "warning"
+        title = "the derivative has no bound here, and the systems give a finite number"
+        advice = "The number comes from a guard or a convention of one operation."
+    else:
+        return None
+    sides = {"left": reference.left / unit, "right": reference.right / unit}
+    return point.finding(
+        "special-case",
+        severity,
+        title,
+        system_names(choices),
+        line=line,
+        place=place,
+        numbers={**sides, **choice_numbers(choices)},
+        advice=advice,
+    )

@@ -10,7 +10,17 @@ import numpy as np
 
 from .._wording import gives, join
 from ..findings import Finding
-from ..subject import Line, Point, Who, own_mode, system_names, unit_line
+from ..subject import (
+    NOWHERE,
+    Line,
+    Place,
+    Point,
+    Who,
+    is_mode,
+    own_mode,
+    system_names,
+    unit_line,
+)
 from ._context import Cause, Context
 
 VALUE_NOT_FINITE = "the value itself is NaN or infinite"
@@ -57,14 +67,12 @@ def _find_in_value(context: Context) -> Finding:
     advice = "Derivatives mean nothing here: mend the value first."
     if cause is not None:
         advice = f"It comes from {cause.operation}. {advice}"
-    return Finding(
+    return point.finding(
         "non-finite",
         "warning" if point.probe.name == "given" else "note",
         VALUE_NOT_FINITE,
         mode="value",
-        probe=point.probe.name,
-        location=cause.location if cause is not None else None,
-        primitive=cause.primitive if cause is not None else None,
+        place=Place(cause.location, cause.primitive) if cause is not None else NOWHERE,
         advice=advice,
     )
 
@@ -85,19 +93,15 @@ def _places(point: Point) -> Iterator[tuple[Who, Line, int]]:
 
 
 def _finding(point: Point, line: Line, whos: list[Who], many: int) -> Finding:
-    reference = point.along(line)
+    reference, unit = point.along(line), point.unit(line)
     names = system_names(whos)
-    mode = own_mode([who for who in whos if who[1] in ("forward", "reverse")])
+    mode = own_mode(filter(is_mode, whos))
     derivatives = {who: point.derivative(who, line) for who in whos}
     shown = float(next(iter(derivatives.values())))
-    unit = point.unit(line)
-    others = {
-        who: derivative
-        for who, derivative in ((who, point.derivative(who, line)) for who in point.derivatives)
-        if who not in whos and np.isfinite(derivative) and who[1] in ("forward", "reverse")
-    }
+    choices = point.shown(line, 1.0)
+    others = {who: d for who, d in choices.items() if who not in whos and np.isfinite(d)}
     numbers: dict[str, Any] = {
-        f"{n} ({m})": s / unit for (n, m), s in (derivatives | others).items()
+        f"{n} ({m})": d / unit for (n, m), d in (derivatives | others).items()
     }
     numbers["finite"] = reference.value / unit
     where = f"{join(names)}{f' in {mode} mode' if mode else ''} {gives(names)}"
@@ -111,11 +115,9 @@ def _finding(point: Point, line: Line, whos: list[Who], many: int) -> Finding:
             "The derivative grows without end. Keep away from this point, or bound the derivative."
         )
     elif reference.kind in ("jump", "vertical", "undefined") or not np.isfinite(reference.value):
-        severity = "warning"
-        title = f"{where} {_word(shown)}, at a point where the function has no derivative"
-        if others:
-            severity = "error"
-            title = f"{where} {_word(shown)}, where the value is finite"
+        if not others:
+            severity = "warning"
+            title = f"{where} {_word(shown)}, at a point where the function has no derivative"
     elif reference.kind == "kink":
         title += f"; the derivative is {reference.left / unit:.4g} from the left"
         title += f" and {reference.right / unit:.4g} from the right"
@@ -124,13 +126,13 @@ def _finding(point: Point, line: Line, whos: list[Who], many: int) -> Finding:
     if many > 1:
         numbers["places"] = many
         title += f" (and in {many - 1} more)"
-    return Finding(
+    return point.finding(
         "non-finite",
         severity,
         title,
-        systems=names,
+        names,
+        line=line,
         mode=mode,
-        **point.place_of(line),
         numbers=numbers,
         advice=advice,
     )

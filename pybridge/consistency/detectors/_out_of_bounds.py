@@ -8,7 +8,7 @@ import numpy as np
 
 from ...jaxprs import contains
 from ..findings import Finding
-from ..subject import Seen, walk
+from ..subject import Place, Seen, walk
 from ._context import Context
 
 _GATHERS = frozenset({"gather", "dynamic_slice", "dynamic_update_slice"})
@@ -38,28 +38,22 @@ def detect_out_of_bounds(context: Context) -> list[Finding]:
     found: dict[Any, Finding] = {}
 
     def visit(seen: Seen) -> None:
-        eqn, line = seen.eqn, seen.line
-        fault = _fault(eqn, seen.ins)
+        name, fault = seen.eqn.primitive.name, _fault(seen.eqn, seen.ins)
         if fault is None:
             return
         index, axis, size, mode = fault
-        severity = "error" if mode == "PROMISE_IN_BOUNDS" else "warning"
-        verb = "written" if eqn.primitive.name in _SCATTERS | {"dynamic_update_slice"} else "read"
-        found.setdefault(
-            (line, eqn.primitive.name, axis),
-            Finding(
-                "out-of-bounds",
-                severity,
-                f"index {index} is {verb} on axis {axis}, which has size {size}",
-                systems=("jax",),
-                mode="value",
-                probe=point.probe.name,
-                location=line,
-                primitive=eqn.primitive.name,
-                numbers={"index": index, "axis": axis, "size": size},
-                advice=f"{_FATE[mode]}. {_ADVICE}",
-            ),
+        verb = "written" if name in _SCATTERS | {"dynamic_update_slice"} else "read"
+        finding = point.finding(
+            "out-of-bounds",
+            "error" if mode == "PROMISE_IN_BOUNDS" else "warning",
+            f"index {index} is {verb} on axis {axis}, which has size {size}",
+            ["jax"],
+            mode="value",
+            place=Place(seen.line, name),
+            numbers={"index": index, "axis": axis, "size": size},
+            advice=f"{_FATE[mode]}. {_ADVICE}",
         )
+        found.setdefault((seen.line, name, axis), finding)
 
     try:
         walk(closed, point.xs, NAMES, visit)

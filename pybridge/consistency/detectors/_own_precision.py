@@ -11,8 +11,8 @@ import numpy as np
 from ..findings import Finding
 from ..subject import OwnPrecision, Point
 from ._context import Context
-from ._primal_values import blame_rules, sensitivity
-from ._rule_values import RuleFault, faulty_rules, tolerance, worst
+from ._custom_rules import RuleFault, faulty_rules
+from ._primal_values import beyond_rounding, blame_rules, find_gaps, sensitivity, tolerance
 
 
 def detect_own_precision(context: Context) -> Iterator[Finding]:
@@ -26,20 +26,17 @@ def detect_own_precision(context: Context) -> Iterator[Finding]:
 
 def _compare_values(point: Point, own: OwnPrecision) -> list[Finding]:
     allowed = tolerance(own.plain, own.eps, sensitivity(point))
-    differing = {("jax", mode): worst(own.plain, ys, allowed) for mode, ys in own.values.items()}
-    differing = {who: found for who, found in differing.items() if found[0] > 1.0}
-    subject = point.subject
-    if differing and subject.traced:
-        faults: list[RuleFault] = []
-        with contextlib.suppress(Exception):
-            closed = jax.make_jaxpr(lambda *xs: subject.call(xs))(*own.xs)
-            faults = faulty_rules(closed, own.xs, 64.0 * own.eps) or faulty_rules(
-                closed, own.xs, 0.0
-            )
-        if not faults:
-            differing = {who: found for who, found in differing.items() if found[0] > 1e4}
-        return blame_rules(point, differing, faults, own)
-    return []
+    values = {("jax", mode): ys for mode, ys in own.values.items()}
+    gaps = find_gaps(own.plain, values, allowed)
+    if not gaps or not point.subject.traced:
+        return []
+    faults: list[RuleFault] = []
+    with contextlib.suppress(Exception):
+        closed = jax.make_jaxpr(lambda *xs: point.subject.call(xs))(*own.xs)
+        faults = faulty_rules(closed, own.xs, 64.0 * own.eps) or faulty_rules(closed, own.xs, 0.0)
+    if not faults:
+        gaps = beyond_rounding(gaps)
+    return blame_rules(point, own.plain, values, gaps, faults)
 
 
 def _compare_gradients(point: Point, own: OwnPrecision) -> Iterator[Finding]:
@@ -48,19 +45,17 @@ def _compare_gradients(point: Point, own: OwnPrecision) -> Iterator[Finding]:
         bad = ~np.isfinite(narrow) & np.isfinite(known)
         if bad.any() and all(np.all(np.isfinite(y)) for y in own.plain):
             place = tuple(int(k) for k in np.argwhere(bad)[0])
-            yield Finding(
+            numbers = {str(narrow.dtype): narrow[place], "float64": known[place]}
+            yield point.finding(
                 "non-finite",
                 "error",
                 f"jax in reverse mode gives {narrow[place]} in {narrow.dtype}, and "
                 f"{known[place]:.6g} in double precision",
-                systems=("jax",),
+                ["jax"],
                 mode="reverse",
                 argument=subject.paths[leaf],
                 element=place or None,
-                numbers={
-                    str(narrow.dtype): float(np.real(narrow[place])),
-                    "float64": float(np.real(known[place])),
-                },
+                numbers={name: float(np.real(number)) for name, number in numbers.items()},
                 advice="A number in between is too large or too small for this precision: "
                 "compute with logarithms, or subtract the largest before an exponential.",
             )

@@ -3,150 +3,92 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...primitives import within_gradient_p
 from ..findings import Finding
-from ..subject import OwnPrecision, Point, Who, own_mode, system_names
+from ..subject import Arrays, Place, Point, Who, first_place, own_mode, system_names
 from ._context import Context
-from ._rule_values import RuleFault, faulty_rules, tolerance, worst
+from ._custom_rules import RuleFault, faulty_rules, largest_gap
+
+# A value may differ by this many units in the last place, and by as many of what rounding the
+# arguments does to it: compiled programs add up in another order.
+_ULPS = 64.0
+
+# So many tolerances are more than another order of rounding explains, with no rule to blame.
+_BEYOND_ROUNDING = 1e4
 
 _ADVICE = (
     "While it is differentiated, the function computes something else: a custom rule replaces "
     "the value as well. Let the rule call the function itself for its value."
 )
 
+ASKS = frozenset({within_gradient_p.name})
+
+
+class Gap(NamedTuple):
+    """Where two values differ most.
+
+    Attributes:
+        ratio: the difference, in units of the tolerance.
+        number: of the output.
+        place: the index in it.
+    """
+
+    ratio: float = 0.0
+    number: int = 0
+    place: tuple[int, ...] = ()
+
+    def of(self, values: Arrays) -> Any:
+        """Give the number of a value there."""
+        return values[self.number][self.place]
+
+
+Values = Mapping[Who, Arrays]
+Gaps = dict[Who, Gap]
+
 
 def detect_other_values(context: Context) -> Iterable[Finding]:
     """Compare each system's value with the plain one, and each custom rule with its function."""
     if not context.is_comparable:
         return []
-    point, inside = context.point, context.inside
-    subject = point.subject
-    closed = subject.jaxpr
+    point, closed, values = context.point, context.point.subject.jaxpr, context.point.answers.values
     allowed = tolerance(point.plain, point.eps, sensitivity(point))
-    differing: dict[Who, tuple[float, int, Any]] = {}
-    values = point.answers.values
-    for who, ys in values.items():
-        found = worst(point.plain, ys, allowed) if ys else (0.0, 0, ())
-        if found[0] > 1.0:
-            differing[who] = found
-    if differing and inside is not None:
-        answered = tuple(map(np.asarray, inside(point.xs)))
-        rest = {who for who in differing if worst(answered, values[who], allowed)[0] > 10.0}
-        explained = {who: found for who, found in differing.items() if who not in rest}
+    gaps = find_gaps(point.plain, values, allowed)
+    if gaps and context.inside is not None:
+        answered = tuple(map(np.asarray, context.inside(point.xs)))
+        rest = {who for who in gaps if _worst(answered, values[who], allowed).ratio > 10.0}
+        explained = {who: gap for who, gap in gaps.items() if who not in rest}
         if explained:
+            gaps = {who: gap for who, gap in gaps.items() if who in rest}
             note = _mode_dependent(point, explained)
-            differing = {who: found for who, found in differing.items() if who in rest}
-            if not differing:
-                return [note]
-            return [note, *blame_rules(point, differing, [])]
+            return [note, *(blame_rules(point, point.plain, values, gaps, []) if gaps else [])]
     faults: list[RuleFault] = []
     if closed is not None:
         with contextlib.suppress(Exception):
             faults = faulty_rules(closed, point.xs, 64.0 * point.eps)
-            if differing and not faults:
+            if gaps and not faults:
                 faults = faulty_rules(closed, point.xs, 0.0)
-    if closed is not None and not faults and not subject.is_julia:
-        # No rule computes another value: rounding in another order explains the rest.
-        differing = {who: found for who, found in differing.items() if found[0] > 1e4}
-    return blame_rules(point, differing, faults)
+    if closed is not None and not faults and not point.subject.is_julia:
+        gaps = beyond_rounding(gaps)
+    return blame_rules(point, point.plain, values, gaps, faults)
 
 
-def blame_rules(
-    point: Point,
-    differing: dict[Who, tuple[float, int, Any]],
-    faults: list[RuleFault],
-    own: OwnPrecision | None = None,
-) -> list[Finding]:
-    """Write findings for values that differ, and for rules that do."""
-    plain = own.plain if own else point.plain
-    fault = faults[0] if faults else None
-    common: dict[str, Any] = {"probe": point.probe.name}
-    if fault is not None:
-        common |= {"location": fault.line, "primitive": fault.primitive}
-    reason = "" if fault is None else f" The rule of {fault.name} computes another value."
-    findings = []
-    by_place: dict[Any, list[Who]] = {}
-    for who, (_, number, place) in differing.items():
-        here = (own.values[who[1]] if own else point.answers.values[who])[number][place]
-        by_place.setdefault((number, place, _key(here)), []).append(who)
-    for (number, place, _), whos in by_place.items():
-        values = {who: (own.values[who[1]] if own else point.answers.values[who]) for who in whos}
-        got = values[whos[0]][number][place]
-        want = plain[number][place]
-        names = system_names(whos)
-        findings.append(
-            Finding(
-                "value",
-                "error",
-                f"value under differentiation {_write(got)}, plain value {_write(want)}",
-                systems=names,
-                mode=own_mode(whos),
-                numbers={**{name: _plain(got) for name in names}, "plain": _plain(want)},
-                advice=_ADVICE + reason,
-                **common,
-            )
-        )
-    for fault in [] if findings else faults[:3]:
-        findings.append(
-            Finding(
-                "value",
-                "error",
-                f"the rule of {fault.name} computes {_write(fault.inside)}, the function "
-                f"{_write(fault.plain)}",
-                systems=("jax",),
-                probe=point.probe.name,
-                location=fault.line,
-                primitive=fault.primitive,
-                numbers={"jax": fault.inside, "plain": fault.plain, "relative": fault.difference},
-                advice="The difference does not reach the value here, but it may elsewhere. Let "
-                "the rule call the function itself for its value.",
-            )
-        )
-    return findings
+def tolerance(ys: Arrays, eps: float, sensitivity: float) -> list[np.ndarray]:
+    """Say by how much each output may differ for no other reason than rounding.
 
+    Args:
+        ys: the outputs.
+        eps: the relative rounding error of their precision.
+        sensitivity: the sum of |derivative times argument|, for one output.
 
-def _mode_dependent(point: Point, explained: dict[Who, tuple[float, int, Any]]) -> Finding:
-    who, (_, number, place) = next(iter(explained.items()))
-    got, want = point.answers.values[who][number][place], point.plain[number][place]
-    return mode_dependent(
-        point,
-        f"value under differentiation {_write(got)}, plain value {_write(want)}: the function "
-        "asks within_gradient",
-        {who[0]: _plain(got), "plain": _plain(want)},
-        system_names(explained),
-    )
-
-
-def mode_dependent(
-    point: Point, title: str, numbers: dict[str, float], names: tuple[str, ...]
-) -> Finding:
-    """Note that a function does something else inside a gradient, on purpose."""
-    line = None
-    if point.subject.is_julia:
-        asks = point.subject.sightings.asks
-        line = asks.location if asks is not None else None
-    elif point.subject.jaxpr is not None:
-        from ...jaxprs import equations, user_line
-        from ._rule_values import ASKS
-
-        asked = [e for e in equations(point.subject.jaxpr) if e.primitive.name in ASKS]
-        line = user_line(asked[0]) if asked else None
-    return Finding(
-        "mode-dependent",
-        "note",
-        title,
-        systems=names,
-        probe=point.probe.name,
-        location=line,
-        primitive="within_gradient",
-        numbers=numbers,
-        advice="On purpose, and no fault: derivatives were compared with differences of the "
-        "function as it is inside a gradient.",
-    )
+    Returns:
+        One array for each output.
+    """
+    return [_ULPS * eps * (np.abs(np.asarray(y, np.complex128)) + sensitivity) for y in ys]
 
 
 def sensitivity(point: Point) -> float:
@@ -159,12 +101,120 @@ def sensitivity(point: Point) -> float:
     return 0.0
 
 
-def _plain(x: Any) -> float:
-    return float(np.real(x))
+def find_gaps(plain: Arrays, values: Values, allowed: Sequence[np.ndarray]) -> Gaps:
+    """Find the values under differentiation that differ from the plain one beyond a tolerance."""
+    gaps = {who: _worst(plain, ys, allowed) for who, ys in values.items() if ys}
+    return {who: gap for who, gap in gaps.items() if gap.ratio > 1.0}
 
 
-def _key(x: Any) -> str:
-    return f"{complex(x):.6g}"
+def beyond_rounding(gaps: Gaps) -> Gaps:
+    """Leave out what rounding in another order explains, where no rule computes another value."""
+    return {who: gap for who, gap in gaps.items() if gap.ratio > _BEYOND_ROUNDING}
+
+
+def _worst(one: Arrays, two: Arrays, tolerances: Sequence[np.ndarray]) -> Gap:
+    """Find where two values differ most, in units of the tolerance."""
+    best = Gap()
+    for number, (a, b, allowed) in enumerate(zip(one, two, tolerances, strict=True)):
+        a, b = np.asarray(a), np.asarray(b)
+        if a.shape == b.shape and a.size:
+            ratio, place = largest_gap(a, b, allowed)
+            best = Gap(ratio, number, place) if ratio > best.ratio else best
+    return best
+
+
+def blame_rules(
+    point: Point, plain: Arrays, values: Values, gaps: Gaps, faults: list[RuleFault]
+) -> list[Finding]:
+    """Write findings for values that differ, or else for the rules that do.
+
+    Args:
+        point: where they differ.
+        plain: the plain value.
+        values: those under differentiation.
+        gaps: where these differ from the plain one.
+        faults: rules that compute other values, the worst first.
+    """
+    if not gaps:
+        return [_blame_rule(point, fault) for fault in faults[:3]]
+    place = faults[0].place if faults else Place()
+    reason = f" The rule of {faults[0].name} computes another value." if faults else ""
+    alike: dict[Any, list[Who]] = {}
+    for who, gap in gaps.items():
+        number = f"{complex(gap.of(values[who])):.6g}"
+        alike.setdefault((gap.number, gap.place, number), []).append(who)
+    findings = []
+    for whos in alike.values():
+        gap, names = gaps[whos[0]], system_names(whos)
+        got, want = gap.of(values[whos[0]]), gap.of(plain)
+        numbers = {**dict.fromkeys(names, got), "plain": want}
+        findings.append(
+            point.finding(
+                "value",
+                "error",
+                f"value under differentiation {_write(got)}, plain value {_write(want)}",
+                names,
+                mode=own_mode(whos),
+                place=place,
+                numbers={name: float(np.real(number)) for name, number in numbers.items()},
+                advice=_ADVICE + reason,
+            )
+        )
+    return findings
+
+
+def _blame_rule(point: Point, fault: RuleFault) -> Finding:
+    """Report a rule whose other value does not reach that of the function."""
+    return point.finding(
+        "value",
+        "error",
+        f"the rule of {fault.name} computes {_write(fault.inside)}, the function "
+        f"{_write(fault.plain)}",
+        ["jax"],
+        place=fault.place,
+        numbers={"jax": fault.inside, "plain": fault.plain, "relative": fault.difference},
+        advice="The difference does not reach the value here, but it may elsewhere. Let "
+        "the rule call the function itself for its value.",
+    )
+
+
+def _mode_dependent(point: Point, explained: Gaps) -> Finding:
+    who, gap = next(iter(explained.items()))
+    got, want = gap.of(point.answers.values[who]), gap.of(point.plain)
+    return mode_dependent(
+        point,
+        f"value under differentiation {_write(got)}, plain value {_write(want)}: the function "
+        "asks within_gradient",
+        {who[0]: float(np.real(got)), "plain": float(np.real(want))},
+        system_names(explained),
+    )
+
+
+def mode_dependent(
+    point: Point, title: str, numbers: dict[str, float], names: tuple[str, ...]
+) -> Finding:
+    """Note that a function does something else inside a gradient, on purpose."""
+    return point.finding(
+        "mode-dependent",
+        "note",
+        title,
+        names,
+        place=asking_place(point),
+        numbers=numbers,
+        advice="On purpose, and no fault: derivatives were compared with differences of the "
+        "function as it is inside a gradient.",
+    )
+
+
+def asking_place(point: Point) -> Place:
+    """Find where a function asks `within_gradient`."""
+    if point.subject.is_julia:
+        asks = point.subject.sightings.asks
+        location = asks.location if asks is not None else None
+    else:
+        asked = first_place(point.subject.jaxpr, lambda eqn: eqn.primitive.name in ASKS)
+        location = asked.location
+    return Place(location, "within_gradient")
 
 
 def _write(x: Any) -> str:

@@ -15,15 +15,16 @@ from ..subject import (
     Arrays,
     Line,
     Point,
-    closely,
+    Section,
+    derivative_along,
     is_unsupported,
+    moved,
     named,
-    noise_along,
     random_line,
     real_vector,
 )
 from ._context import Context
-from ._wrong_rules import rule_line
+from ._custom_rules import rule_place
 
 # Steps of differences begin at an eighth and end near this part of it.
 _TINY = 2.0**-20
@@ -46,32 +47,34 @@ def detect_wrong_second_order(context: Context) -> Iterator[Finding | SystemAnsw
 
 
 def _compare_second(point: Point, system: Any, seed: int) -> Iterator[Finding | SystemAnswer]:
-    start, name = time.perf_counter(), point.probe.name
-    length = _length(point.xs)
-    whole = tuple(point.probe.direction[path] for path in point.subject.paths)
-    direction = Line(tuple(np.asarray(v * length, v.dtype) for v in whole))
+    start, said = time.perf_counter(), {}
+    length, paths = _length(point.xs), point.subject.paths
+    line = Line(tuple(np.asarray(point.probe.direction[path] * length) for path in paths))
+    hs, refusal = (), None
     try:
-        _, hs = system.second(point.xs, direction.vs)
-        hs = tuple(np.asarray(h) for h in hs)
+        hs = _second(system, point.xs, line)
+        said["derivative"] = named(paths, tuple(h / length for h in hs))
     except Exception as error:
-        yield SystemAnswer(system.name, "second", name, error=first_line(error),
-                           seconds=time.perf_counter() - start)  # fmt: skip
-        refused = is_unsupported(error)
-        yield Finding(
-            "unsupported" if refused else "exception",
-            "note" if refused else "error",
-            f"{system.name} has no second derivative: {first_line(error)}",
-            systems=(system.name,),
-            mode="second",
-            probe=name,
-            advice="First derivatives were compared without it.",
-        )
+        refusal, said["error"] = error, first_line(error)
+    seconds = time.perf_counter() - start
+    yield SystemAnswer(system.name, "second", point.probe.name, **said, seconds=seconds)
+    if refusal is None:
+        wrong = _compare_with_differences(point, system, line, hs, length)
+        yield from wrong or _symmetry(point, system, line, hs, seed)
         return
-    shown = named(point.subject.paths, tuple(h / length for h in hs))
-    yield SystemAnswer(system.name, "second", name, None, shown,
-                       seconds=time.perf_counter() - start)  # fmt: skip
-    findings = _compare_with_differences(point, system, direction, hs)
-    yield from findings or _symmetry(point, system, direction, hs, seed)
+    refused = is_unsupported(refusal)
+    yield point.finding(
+        "unsupported" if refused else "exception",
+        "note" if refused else "error",
+        f"{system.name} has no second derivative: {said['error']}",
+        [system.name],
+        mode="second",
+        advice="First derivatives were compared without it.",
+    )
+
+
+def _second(system: Any, xs: Arrays, line: Line) -> tuple[np.ndarray, ...]:
+    return tuple(map(np.asarray, system.second(xs, line.vs)[1]))
 
 
 def _length(xs: Arrays) -> float:
@@ -85,17 +88,19 @@ def _length(xs: Arrays) -> float:
     return largest if 0.0 < largest < _TINY else 1.0
 
 
+# --- against differences of gradients -------------------------------------------------------------
+
+
 def _compare_with_differences(
-    point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...]
+    point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...], length: float
 ) -> list[Finding]:
     flat = np.asarray(real_vector(hs), float)
-    tables: list[DirectionalDerivative] = []
-    origin = _gradient(system, point, point.xs)
+    origin = _gradient(system, point)
     if origin is None or not np.all(np.isfinite(origin)):
         return []
 
     def sample(ts: np.ndarray) -> np.ndarray:
-        return _gradients(system, point, line, ts)
+        return system.gradients(point.xs, line.vs, ts.astype(point.subject.dtype))
 
     # A gradient has a thousand components where a value has one, and where all of them agree
     # already no one-sided derivatives are needed. The estimate's error is no excuse here.
@@ -103,56 +108,54 @@ def _compare_with_differences(
     with np.errstate(all="ignore"):
         if np.all(np.abs(flat - first) <= _slack(flat, first, origin, point)):
             return []
-    noise, ones = noise_along(sample, origin, line, point.xs, point.eps), np.ones_like(origin)
+    section = Section(sample, origin, line, point.xs, point.eps)
+    noise, references, bad = section.noise(), [], np.ones(flat.shape, bool)
     for factor in TOLERANCES.factors:
-        reference = closely(sample, origin, ones, line, point.xs, point.eps, factor, noise)
-        tables.append(reference)
-        bad = _different(flat, reference, origin, point)
-        if not bad.any():
+        reference = section.differentiate_closely(np.ones_like(origin), factor, noise)
+        differs = _different(flat, reference, origin, point)
+        if not differs.any():
             return []
-    bad = np.logical_and.reduce(
-        [_different(flat, reference, origin, point) for reference in tables]
-    )
-    middle = np.median([reference.components for reference in tables], axis=0)
-    spread = np.ptp([reference.components for reference in tables], axis=0)
+        references.append(reference.components)
+        bad &= differs
+    middle, spread = np.median(references, axis=0), np.ptp(references, axis=0)
     with np.errstate(all="ignore"):
-        bad &= (np.abs(flat - middle) > TOLERANCES.spread * spread) | ~np.isfinite(flat)
-        bad &= ~(np.abs(flat - middle) <= 10.0 * _unsteady(system, point, line, flat))
-    if not bad.any():
-        return []
-    with np.errstate(all="ignore"):
-        gaps = np.where(bad, np.nan_to_num(np.abs(flat - middle), nan=np.inf), -1.0)
+        gaps = np.abs(flat - middle)
+        bad &= (gaps > TOLERANCES.spread * spread) | ~np.isfinite(flat)
+        bad &= ~(gaps <= 10.0 * _unsteady(system, point, line, flat))
+        gaps = np.where(bad, np.nan_to_num(gaps, nan=np.inf), -1.0)
     place = int(np.argmax(gaps))
-    if gaps[place] < point.hidden(point.along(line)):
+    if not bad.any() or gaps[place] < point.hidden(point.along(line)):
         return []
     leaf, element = _element(hs, place)
-    location, primitive = rule_line(point.subject.jaxpr)
-    length = _length(point.xs)
     got, seen = float(flat[place]) / length, float(middle[place]) / length
-    if not np.isfinite(got):
-        title, kind = f"the second derivative is {got}", "non-finite"
-    else:
-        title, kind = f"the second derivative is {got:.6g}", "second-order"
-    title += f", where differences of the gradient give {seen:.6g}"
-    if bad.sum() > 1:
-        title += f" (and in {int(bad.sum()) - 1} more)"
+    more = f" (and in {int(bad.sum()) - 1} more)" if bad.sum() > 1 else ""
     return [
-        Finding(
-            kind,
+        point.finding(
+            "second-order" if np.isfinite(got) else "non-finite",
             "error",
-            f"{system.name}: {title}",
-            systems=(system.name,),
+            f"{system.name}: the second derivative is {got:.6g}, where differences of the gradient "
+            f"give {seen:.6g}{more}",
+            [system.name],
             mode="second",
-            probe=point.probe.name,
             argument=point.subject.paths[leaf],
             element=element or None,
+            place=rule_place(point.subject.jaxpr),
             numbers={system.name: got, "finite": seen},
             advice="The gradient is right, and its own derivative is not: a rule whose derivative "
             "is cut off or written for the first order only, or a shortcut at this very point.",
-            location=location,
-            primitive=primitive,
         )
     ]
+
+
+def _gradient(system: Any, point: Point) -> np.ndarray | None:
+    """Give a system's gradient at the point; None where there is none."""
+    known = (point.gradients.get((system.name, mode)) for mode in ("reverse", "chunks"))
+    gs = next((gs for gs in known if gs is not None), None)
+    try:
+        gs = gs if gs is not None else tuple(map(np.asarray, system.reverse(point.xs)[1]))
+        return np.asarray(real_vector(gs), float)
+    except Exception:
+        return None
 
 
 def _unsteady(system: Any, point: Point, line: Line, flat: np.ndarray) -> np.ndarray:
@@ -162,12 +165,11 @@ def _unsteady(system: Any, point: Point, line: Line, flat: np.ndarray) -> np.nda
     """
     sides = []
     for nudge in (4.0 * point.eps, -4.0 * point.eps):
-        moved = tuple(np.asarray(x + nudge * x, x.dtype) for x in point.xs)
         try:
-            _, hs = system.second(moved, line.vs)
+            hs = _second(system, moved(point.xs, point.xs, nudge), line)
         except Exception:
             return np.zeros_like(flat)
-        sides.append(np.asarray(real_vector(tuple(map(np.asarray, hs))), float))
+        sides.append(np.asarray(real_vector(hs), float))
     return np.nan_to_num(np.abs(sides[0] - sides[1]), nan=0.0, posinf=0.0)
 
 
@@ -193,15 +195,13 @@ def _slack(
     smooth: np.ndarray | slice = slice(None),
 ) -> np.ndarray:
     """Say by how much right components may differ, apart from the error of the differences."""
-    eps = point.eps
-    relative = TOLERANCES.relative(eps, TOLERANCES.agreement_second)
+    relative = TOLERANCES.relative(point.eps, TOLERANCES.agreement_second)
     largest = float(np.max(np.abs(components[smooth]), initial=0.0))
-    allowed = point.allowed
     return (
-        max(relative, allowed.rtol) * (np.abs(flat) + np.abs(components))
-        + allowed.atol
+        max(relative, point.allowed.rtol) * (np.abs(flat) + np.abs(components))
+        + point.allowed.atol
         + 0.1 * relative * largest
-        + TOLERANCES.lost * eps * float(np.max(np.abs(origin), initial=0.0))
+        + TOLERANCES.lost * point.eps * float(np.max(np.abs(origin), initial=0.0))
         + _rounding(point)
         + np.finfo(float).tiny
     )
@@ -214,88 +214,6 @@ def _rounding(point: Point) -> float:
     return TOLERANCES.lost * point.eps * float(np.sum(parts))
 
 
-def _symmetry(
-    point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...], seed: int
-) -> list[Finding]:
-    """Compare v'Hw with w'Hv."""
-    other = random_line(point.xs, np.random.default_rng([seed, 99]))
-    if system.name != "jax":
-        return []  # built from the whole Hessian, whose columns the differences saw
-    try:
-        _, turned = system.second(point.xs, other.vs)
-    except Exception:
-        return []
-    first = [float(np.sum(np.real(h * v))) for h, v in zip(hs, other.vs, strict=True)]
-    second = [
-        float(np.sum(np.real(np.asarray(h) * v))) for h, v in zip(turned, line.vs, strict=True)
-    ]
-    size = sum(float(np.sum(np.abs(h * v))) for h, v in zip(hs, other.vs, strict=True))
-    size += sum(float(np.sum(np.abs(np.asarray(h) * v))) for h, v in
-                zip(turned, line.vs, strict=True))  # fmt: skip
-    left, right = sum(first), sum(second)
-    # What rounding of the gradient itself amounts to.
-    floor = (
-        TOLERANCES.lost
-        * point.eps
-        * sum(
-            float(np.sum(np.abs(g * v) + np.abs(g * w)))
-            for g, v, w in zip(
-                point.gradients.get((system.name, "reverse"), ()), line.vs, other.vs, strict=False
-            )
-        )
-    )
-    slack = (
-        max(TOLERANCES.agreement_second, 100 * point.eps, point.allowed.rtol) * size
-        + floor
-        + _rounding(point)
-    )
-    slack += point.allowed.atol
-    if not np.isfinite(left + right) or abs(left - right) <= slack:
-        return []
-    return [
-        Finding(
-            "second-order",
-            "warning",
-            f"{system.name}: the Hessian is not symmetric: w'Hv is {left:.6g}, v'Hw {right:.6g}",
-            systems=(system.name,),
-            mode="second",
-            probe=point.probe.name,
-            numbers={"w'Hv": left, "v'Hw": right},
-            advice="The gradient is not the gradient of one function near this point, or a rule "
-            "is right for the first order only.",
-        )
-    ]
-
-
-def _gradient(system: Any, point: Point, xs: Arrays) -> np.ndarray | None:
-    known = point.gradients.get((system.name, "reverse"))
-    known = known if known is not None else point.gradients.get((system.name, "chunks"))
-    if known is not None and xs is point.xs:
-        return np.asarray(real_vector(known), float)
-    try:
-        return np.asarray(real_vector(tuple(map(np.asarray, system.reverse(xs)[1]))), float)
-    except Exception:
-        return None
-
-
-def _gradients(system: Any, point: Point, line: Line, ts: np.ndarray) -> np.ndarray:
-    """Compute gradients at several distances; NaN where there is none."""
-    many = getattr(system, "gradients", None)
-    if many is not None:
-        try:
-            return np.asarray(many(point.xs, line.vs, ts.astype(point.subject.dtype)), float)
-        except Exception:
-            pass
-    rows = []
-    for t in ts:
-        pairs = zip(point.xs, line.vs, strict=True)
-        moved = tuple(np.asarray(x + t * v, x.dtype) for x, v in pairs)
-        row = _gradient(system, point, moved)
-        size = sum(np.size(x) * (2 if np.iscomplexobj(x) else 1) for x in point.xs)
-        rows.append(np.full(size, np.nan) if row is None else row)
-    return np.stack(rows)
-
-
 def _element(hs: tuple[np.ndarray, ...], place: int) -> tuple[int, tuple[int, ...]]:
     """Find leaf and element of a place in the flat vector."""
     for leaf, h in enumerate(hs):
@@ -304,3 +222,48 @@ def _element(hs: tuple[np.ndarray, ...], place: int) -> tuple[int, tuple[int, ..
             return leaf, tuple(int(k) for k in np.unravel_index(place % max(h.size, 1), h.shape))
         place -= size
     return 0, ()
+
+
+# --- symmetry -------------------------------------------------------------------------------------
+
+
+def _symmetry(
+    point: Point, system: Any, line: Line, hs: tuple[np.ndarray, ...], seed: int
+) -> list[Finding]:
+    """Compare v'Hw with w'Hv."""
+    if system.name != "jax":
+        return []  # built from the whole Hessian, whose columns the differences saw
+    other = random_line(point.xs, np.random.default_rng([seed, 99]))
+    try:
+        turned = _second(system, point.xs, other)
+    except Exception:
+        return []
+    left, right = derivative_along(hs, other), derivative_along(turned, line)
+    gs = point.gradients.get((system.name, "reverse"), ())
+    relative = max(TOLERANCES.agreement_second, 100 * point.eps, point.allowed.rtol)
+    slack = (
+        relative * (_size_along(hs, other) + _size_along(turned, line))
+        # What rounding of the gradient itself amounts to.
+        + TOLERANCES.lost * point.eps * (_size_along(gs, line) + _size_along(gs, other))
+        + _rounding(point)
+        + point.allowed.atol
+    )
+    if not np.isfinite(left + right) or abs(left - right) <= slack:
+        return []
+    return [
+        point.finding(
+            "second-order",
+            "warning",
+            f"{system.name}: the Hessian is not symmetric: w'Hv is {left:.6g}, v'Hw {right:.6g}",
+            [system.name],
+            mode="second",
+            numbers={"w'Hv": left, "v'Hw": right},
+            advice="The gradient is not the gradient of one function near this point, or a rule "
+            "is right for the first order only.",
+        )
+    ]
+
+
+def _size_along(gs: Arrays, line: Line) -> float:
+    """Sum up the sizes of the terms of a directional derivative."""
+    return sum(float(np.sum(np.abs(g * v))) for g, v in zip(gs, line.vs, strict=False))

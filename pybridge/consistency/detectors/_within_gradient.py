@@ -6,11 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import ShapedArray
+from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
+from jax.interpreters import ad, batching, mlir
 
 from ...finite import DirectionalDerivative
+from ...jaxprs import contains, substitute
+from ...primitives import within_gradient_p
 from ..findings import Finding
 from ..subject import (
     Arrays,
@@ -22,15 +26,32 @@ from ..subject import (
     Weighted,
     Who,
     at_many,
+    one_by_one,
     own_mode,
     robust,
     system_names,
 )
 from ._context import Context
-from ._primal_values import mode_dependent
-from ._rule_values import as_if_differentiated, asks_within_gradient
+from ._primal_values import ASKS, asking_place, mode_dependent
 
 Inside = Callable[[Arrays], Any]
+
+# The question with the answer True, whoever asks.
+_answered_p = Primitive("within_gradient_answered")
+_BOOL = ShapedArray((), np.dtype(np.bool_))
+_answered_p.def_impl(lambda *operands: np.True_)
+_answered_p.def_abstract_eval(lambda *avals: _BOOL)
+mlir.register_lowering(
+    _answered_p, mlir.lower_fun(lambda *operands: np.True_, multiple_results=False)
+)
+ad.primitive_jvps[_answered_p] = lambda primals, tangents: (
+    np.True_,
+    ad.Zero(_BOOL.to_tangent_aval()),
+)
+batching.primitive_batchers[_answered_p] = lambda operands, dims: (
+    _answered_p.bind(*operands),
+    None,
+)
 
 
 def find_inside(
@@ -49,17 +70,22 @@ def find_inside(
     if subject.jaxpr is not None:
         # Of what is not differentiated, JAX's answer is False everywhere.
         unheard = not heard and any(system.name == "jax" for system in systems)
-        asks = asks_within_gradient(subject.jaxpr) and not unheard
-        return as_if_differentiated(subject.jaxpr) if asks else None
+        asks = contains(subject.jaxpr, ASKS) and not unheard
+        return _as_if_differentiated(subject.jaxpr) if asks else None
     if not heard:
         return None
 
     def inside(xs: Arrays) -> Any:
         arrays = tuple(map(jnp.asarray, xs))
-        zeros = tuple(map(jnp.zeros_like, arrays))
-        return jax.jvp(lambda *ys: subject.call(ys), arrays, zeros)[0]
+        return subject.value_and_tangent(arrays, tuple(map(jnp.zeros_like, arrays)))[0]
 
     return inside
+
+
+def _as_if_differentiated(closed: ClosedJaxpr) -> Inside:
+    """Make the function that a program is when each of its questions is answered with True."""
+    run = jaxpr_as_fun(substitute(closed, within_gradient_p.name, _answered_p))
+    return lambda xs: tuple(run(*xs))
 
 
 def _find_inside_julia(subject: Subject, weighted: Weighted) -> Inside | None:
@@ -84,15 +110,11 @@ def differentiate_inside(point: Point, inside: Inside) -> Point | None:
     def flat(xs: Arrays) -> Any:
         return weighted.flat(inside(xs))
 
-    def one_by_one(xs: Arrays, vs: Arrays, ts: np.ndarray) -> np.ndarray:
-        moved = ([np.asarray(x + t * v) for x, v in zip(xs, vs, strict=True)] for t in ts)
-        return np.stack([np.asarray(flat(tuple(ys))) for ys in moved])
-
-    many = one_by_one if subject.is_julia else at_many(flat, subject)
+    size = weighted.flat_weights.size
+    values = one_by_one(flat, size) if subject.is_julia else robust(at_many(flat, subject), size)
     answered, again = (tuple(map(np.asarray, inside(point.xs))) for _ in range(2))
     if not all(map(np.array_equal, answered, again, [True] * len(again))):
         return None
-    values = robust(many, weighted.flat_weights.size)
     return replace(point, references=References(subject, weighted, point.xs, values, answered))
 
 
@@ -122,12 +144,12 @@ def detect_mode_dependence(context: Context) -> list[Finding]:
 
 
 def _random(point: Point) -> Finding:
-    note = mode_dependent(point, "", {}, system_names(point.derivatives))
-    return replace(
-        note,
-        kind="random",
-        severity="warning",
-        title="two calls inside a gradient give different numbers",
+    return point.finding(
+        "random",
+        "warning",
+        "two calls inside a gradient give different numbers",
+        system_names(point.derivatives),
+        place=asking_place(point),
         advice="Derivatives were not compared: none is defined. Give the layer a fixed mask, or a "
         "key as PyBridge.dropout takes one.",
     )
@@ -145,17 +167,17 @@ def _find_mixed(point: Point, outside: Sequence[DirectionalDerivative]) -> list[
     The value is then the plain one, although it is another inside, and the gradient is not that of
     the plain function. What is asked of values that are not differentiated gives neither.
     """
-    plain = np.asarray(point.weighted.flat(point.plain), float)
+    flat = point.weighted.flat
+    plain = np.asarray(flat(point.plain), float)
+    if np.allclose(point.origin, plain, rtol=1e-6):
+        return []
     for who, ys in point.answers.values.items():
-        if not ys or not np.allclose(point.weighted.flat(ys), plain, rtol=1e-6):
-            continue
-        if np.allclose(point.origin, plain, rtol=1e-6):
+        if not ys or not np.allclose(flat(ys), plain, rtol=1e-6):
             continue
         for line, reference in zip(point.lines, outside, strict=True):
             derivative = point.derivative(who, line)
-            if reference.kind == "smooth" and point.tolerance(reference, derivative, line) < abs(
-                derivative - reference.value
-            ):
+            gap = abs(derivative - reference.value)
+            if reference.kind == "smooth" and point.tolerance(reference, derivative, line) < gap:
                 return [_mixed(point, who, line, derivative, reference)]
     return []
 
@@ -166,14 +188,15 @@ def _mixed(
     unit, weights = point.unit(line), point.weighted.flat_weights
     value = float(np.asarray(point.weighted.flat(point.plain), float) @ weights)
     inside = float(point.origin @ weights)
-    note = mode_dependent(point, "", {}, (who[0],))
-    return replace(
-        note,
-        severity="error",
-        title=f"the value {value:.6g} is that outside of a gradient, and the derivative "
+    return point.finding(
+        "mode-dependent",
+        "error",
+        f"the value {value:.6g} is that outside of a gradient, and the derivative "
         f"{derivative / unit:.6g} is not: no function has both",
+        [who[0]],
+        line=line,
+        place=asking_place(point),
         mode=own_mode([who]),
-        **point.place_of(line),
         numbers={
             "value": value,
             "value inside": inside,

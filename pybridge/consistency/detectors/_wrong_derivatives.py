@@ -1,23 +1,42 @@
-"""Judge what the systems say at one point."""
+"""Derivatives that are not the function's, beside those at points where it has none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from ...finite import TOLERANCES
-from ...jaxprs import equations, is_stopped_by_jax, user_line
+from ...jaxprs import is_stopped_by_jax
 from .._wording import gives, join
 from ..findings import Finding, SlopeCurve
-from ..subject import Line, Point, Who, halves, own_mode, system_names, unit_line
+from ..subject import (
+    NOWHERE,
+    Line,
+    Place,
+    Point,
+    Who,
+    first_place,
+    halves,
+    own_mode,
+    system_names,
+    unit_line,
+)
 from ._context import Context
-from ._kinks import choice_numbers, compare_choices, curve, find_change, find_tie, note_break
-from ._wrong_rules import wrong_rule
-from ._zero_gradients import flat_line
+from ._custom_rules import wrong_rule
+from ._kinks import (
+    choice_numbers,
+    compare_choices,
+    curve,
+    find_change,
+    find_tie,
+    note_break,
+    note_kink_of_many,
+)
+from ._zero_gradients import flat_place
 
 _STOPS = frozenset({"stop_gradient"})
 _BREAKS = ("jump", "vertical")
@@ -26,11 +45,33 @@ _LOCATED = 3
 _PLACES = 8
 
 
+class Fault(NamedTuple):
+    """A direction along which a system gives another derivative than differences.
+
+    Attributes:
+        line: the direction.
+        numbers: what is shown of the derivatives, `"finite"` among them.
+        bad: the systems that are wrong, with their modes.
+        good: those that are right.
+        apart: whether those that are wrong are right on both sides of the point.
+    """
+
+    line: Line
+    numbers: dict[str, float]
+    bad: tuple[Who, ...]
+    good: tuple[Who, ...]
+    apart: bool
+
+    def size(self) -> float:
+        """Measure the largest difference from finite differences."""
+        return max(abs(x - self.numbers["finite"]) for x in self.numbers.values())
+
+
 def detect_wrong_derivatives(context: Context) -> Iterator[Finding | SlopeCurve]:
     """Compare every system's derivatives with differences and with each other."""
     if not context.is_comparable:
         return
-    point, closed, drawn = context.point, context.point.subject.jaxpr, 0
+    point, closed = context.point, context.point.subject.jaxpr
     kinks: dict[Any, Line] = {}
     breaks: list[Line] = []
     suspects: list[Line] = []
@@ -39,32 +80,43 @@ def detect_wrong_derivatives(context: Context) -> Iterator[Finding | SlopeCurve]
         kind = point.along(line).kind
         if kind == "kink":
             for found in _locate(point, line, lambda part: point.along(part).kind == "kink"):
-                kinks.setdefault((found.leaf, found.element, id(found) if found.leaf is None
-                                  else None), found)  # fmt: skip
+                kinks.setdefault(_key(found), found)
         elif kind in _BREAKS:
             breaks += _locate(point, line, lambda part: point.along(part).kind in _BREAKS)
         elif _is_suspect(point, line, inexact):
             suspects.append(line)
-    if kinks and point.lines and point.lines[0].leaf is None:
+    if kinks and point.lines[0].leaf is None:
         suspects += _beside(point, list(kinks.values()), inexact)
-    place: Any = (None, None)
-    for number, line in enumerate(kinks.values()):
-        place = find_change(closed, point, line) if number < _PLACES else place
-        if line.leaf is not None:
-            yield from compare_choices(point, line, point.along(line), place)
-            drawn += 1
-            if drawn <= _CURVES:
-                yield curve(point, line, point.along(line))
-        else:
-            yield _kink_of_many(point, line, place)
-    for number, line in enumerate(breaks):
-        place = find_change(closed, point, line) if number < _PLACES else place
-        if line.leaf is not None:
-            found = note_break(point, line, point.along(line), place)
-            if found is not None:
-                yield found
+    drawn = 0
+    for line, place in _placed(point, kinks.values(), closed):
+        if line.leaf is None:
+            yield note_kink_of_many(point, line, place)
+            continue
+        yield from compare_choices(point, line, place)
+        drawn += 1
+        if drawn <= _CURVES:
+            yield curve(point, line)
+    for line, place in _placed(point, breaks, closed):
+        note = note_break(point, line, place) if line.leaf is not None else None
+        if note is not None:
+            yield note
     wrong = _wrong(point, suspects, closed)
     yield from wrong or [*_disagreements(point), *_inexact(point, inexact)]
+
+
+def _key(line: Line) -> Any:
+    """Say what a line moves: lines that move the same element are one."""
+    return (line.leaf, line.element) if line.leaf is not None else id(line)
+
+
+def _placed(
+    point: Point, lines: Iterable[Line], closed: ClosedJaxpr | None
+) -> Iterator[tuple[Line, Place]]:
+    """Give each line with the operation that changes there; the last of them have the same."""
+    place = NOWHERE
+    for number, line in enumerate(lines):
+        place = find_change(closed, point, line) if number < _PLACES else place
+        yield line, place
 
 
 def _is_suspect(point: Point, line: Line, inexact: list[tuple[Who, Line]]) -> bool:
@@ -76,20 +128,18 @@ def _is_suspect(point: Point, line: Line, inexact: list[tuple[Who, Line]]) -> bo
 
 def _inexact(point: Point, cases: list[tuple[Who, Line]]) -> Iterator[Finding]:
     """Note a derivative that differs by no more than the accuracy of the function's own loops."""
-    for (name, mode), line in cases[:1]:
+    for who, line in cases[:1]:
         assert point.solver is not None
-        unit = point.unit(line)
-        got, finite = point.derivative((name, mode), line) / unit, point.along(line).value / unit
-        location, primitive = point.solver.line
-        yield Finding(
+        unit, name = point.unit(line), who[0]
+        got, finite = point.derivative(who, line) / unit, point.along(line).value / unit
+        yield point.finding(
             "finite",
             "note",
             f"{name} gives {_told_apart(got, finite)}: within the accuracy of the function itself",
-            systems=(name,),
-            mode=own_mode([(name, mode)]),
-            **point.place_of(line),
-            location=location,
-            primitive=primitive,
+            [name],
+            line=line,
+            place=point.solver.place,
+            mode=own_mode([who]),
             numbers={name: got, "finite": finite},
             advice="A loop stops near the number that it converges to, and a few iterations "
             "more change the derivative by as much. A smaller tolerance in the solver brings "
@@ -133,72 +183,62 @@ def _locate(point: Point, line: Line, shows: Callable[[Line], bool]) -> list[Lin
 
 
 def _wrong(point: Point, suspects: list[Line], closed: ClosedJaxpr | None) -> list[Finding]:
-    """Name the systems whose derivatives are not the function's."""
-    by_fault: dict[Any, dict[Any, tuple[Line, dict[str, float]]]] = {}
+    """Name the systems whose derivatives are not the function's, once for each argument."""
+
+    def shows(part: Line) -> bool:
+        return any(point.deviates(who, part) for who in point.derivatives)
+
+    faults: dict[Any, dict[Any, Fault]] = {}
     for suspect in suspects:
-
-        def shows(part: Line) -> bool:
-            return any(point.deviates(who, part) for who in point.derivatives)
-
         for line in _locate(point, suspect, shows):
-            derivatives = {who: point.derivative(who, line) for who in point.derivatives}
-            bad = tuple(who for who in derivatives if point.deviates(who, line))
-            good = tuple(who for who, s in derivatives.items() if np.isfinite(s) and who not in bad)
-            if not bad:
-                continue
-            unit = point.unit(line)
-            numbers = choice_numbers({who: s / unit for who, s in derivatives.items()})
-            numbers["finite"] = point.along(line).value / unit
-            apart = _is_apart(point, line, bad)
-            leaf = line.leaf if line.leaf is not None else -1
-            place = leaf, line.element if leaf >= 0 else id(line)
-            by_fault.setdefault((bad, good, apart, leaf), {})[place] = (line, numbers)
-    if not by_fault:
-        return []
-    rule = wrong_rule(closed, point.xs, point.eps)
+            fault = _compare(point, line)
+            if fault.bad:
+                key = fault.bad, fault.good, fault.apart, line.leaf
+                faults.setdefault(key, {})[_key(line)] = fault
+    rule = wrong_rule(closed, point.xs, point.eps) if faults else None
     findings = []
-    for (bad, good, apart, _), cases in by_fault.items():
-        line, numbers = max(cases.values(), key=lambda case: _size(case[1]))
-        finding = _name_fault(point, line, numbers, bad, good, apart)
-        if apart:
-            location, primitive = find_tie(closed, point.xs)
-            finding = replace(finding, location=location, primitive=primitive)
+    for cases in faults.values():
+        fault = max(cases.values(), key=Fault.size)
+        finding = _name_fault(point, fault)
+        if fault.apart:
+            finding = _at(finding, find_tie(closed, point.xs))
         elif rule is not None:
-            name, location, primitive = rule
-            finding = replace(
-                finding,
-                location=location,
-                primitive=primitive,
-                advice=f"The custom rule of {name} is wrong: it differs from differences of "
-                f"{name} itself. {finding.advice}",
-            )
+            name, place = rule
+            advice = f"The custom rule of {name} is wrong: it differs from differences of "
+            advice += f"{name} itself. {finding.advice}"
+            finding = replace(_at(finding, place), advice=advice)
         elif finding.kind == "finite" and closed is not None:
             finding = _stopped(finding, closed)
         findings.append(_counted(finding, len(cases)))
     return findings
 
 
+def _compare(point: Point, line: Line) -> Fault:
+    """Compare all systems with differences along a line."""
+    derivatives = {who: point.derivative(who, line) for who in point.derivatives}
+    bad = tuple(who for who in derivatives if point.deviates(who, line))
+    good = tuple(who for who, d in derivatives.items() if np.isfinite(d) and who not in bad)
+    unit = point.unit(line)
+    numbers = choice_numbers({who: d / unit for who, d in derivatives.items()})
+    numbers["finite"] = point.along(line).value / unit
+    return Fault(line, numbers, bad, good, bool(bad) and _is_apart(point, line, bad))
+
+
+def _at(finding: Finding, place: Place) -> Finding:
+    return replace(finding, location=place.location, primitive=place.primitive)
+
+
 def _stopped(finding: Finding, closed: ClosedJaxpr) -> Finding:
     """Say that the function stops a gradient, which may be what somebody wants."""
-    stops = [eqn for eqn in equations(closed) if eqn.primitive.name in _STOPS]
     # JAX's own functions stop gradients where that leaves the derivative right.
-    stops = [eqn for eqn in stops if not is_stopped_by_jax(eqn)]
-    if not stops:
-        line, primitive = flat_line(closed)
-        return replace(finding, location=line, primitive=primitive)
-    return replace(
-        finding,
-        severity="warning",
-        location=user_line(stops[0]),
-        primitive=stops[0].primitive.name,
-        advice="The function stops a gradient. Where that is on purpose, the derivative is "
-        "another one on purpose too.",
+    stop = first_place(
+        closed, lambda eqn: eqn.primitive.name in _STOPS and not is_stopped_by_jax(eqn)
     )
-
-
-def _size(numbers: dict[str, float]) -> float:
-    """Measure the largest difference from finite differences."""
-    return max(abs(x - numbers["finite"]) for name, x in numbers.items() if name != "finite")
+    if stop == NOWHERE:
+        return _at(finding, flat_place(closed))
+    advice = "The function stops a gradient. Where that is on purpose, the derivative is "
+    advice += "another one on purpose too."
+    return replace(_at(finding, stop), severity="warning", advice=advice)
 
 
 def _counted(finding: Finding, cases: int) -> Finding:
@@ -219,95 +259,70 @@ def _is_apart(point: Point, line: Line, bad: tuple[Who, ...]) -> bool:
     """Say whether a system that is wrong here is right on both sides of the point."""
     want = point.along(line).value
     for who in bad:
-        system = next(s for s in point.answers.systems if s.name == who[0])
-        here = point.derivative(who, line)
-        gaps = []
-        for t in (1e-5, -1e-5, 1e-4, -1e-4):
-            pairs = zip(point.xs, line.vs, strict=True)
-            moved = tuple(np.asarray(x + t * v, x.dtype) for x, v in pairs)
-            try:
-                there = point.answers.derivative_at(system, who[1], moved, line)
-            except Exception:
-                return False
-            gaps.append(abs(there - want))
-        if not max(gaps) < 0.05 * abs(here - want):
+        try:
+            there = [
+                point.answers.derivative_at(who, line.at(point.xs, t), line)
+                for t in (1e-5, -1e-5, 1e-4, -1e-4)
+            ]
+        except Exception:
+            return False
+        gap = max(abs(derivative - want) for derivative in there)
+        if not gap < 0.05 * abs(point.derivative(who, line) - want):
             return False
     return True
 
 
-def _name_fault(
-    point: Point,
-    line: Line,
-    numbers: dict[str, float],
-    bad: tuple[Who, ...],
-    good: tuple[Who, ...],
-    apart: bool,
-) -> Finding:
+def _name_fault(point: Point, fault: Fault) -> Finding:
     """Choose the kind, and say who is wrong."""
-    systems = system_names(bad)
+    bad, good, numbers = fault.bad, fault.good, fault.numbers
     if point.subject.is_julia:
         # There JAX is Zygote, ForwardDiff and their like, and no witness beside them.
         bad, good = _without_jax(bad), _without_jax(good)
-    common: dict[str, Any] = {
-        "systems": systems,
-        "mode": own_mode(bad),
-        **point.place_of(line),
-        "numbers": numbers,
-    }
-    names = system_names(bad)
-    who, give = join(names), gives(names)
+    names, right = system_names(bad), system_names(good)
+    who = f"{join(names)} {gives(names)}"
     mine = [x for key, x in numbers.items() if key.split(" (")[0] in names and np.isfinite(x)]
     got = max(mine, key=lambda x: abs(x - numbers["finite"]), default=np.nan)
     gave = _told_apart(got, numbers["finite"])
-    mixed = [name for name in names if any(name == other for other, _ in good)]
+    mixed = [name for name in names if name in right]
     special = {"chunks", "negative seeds"} & {mode for _, mode in (*bad, *good)}
     seeds = any(name in mixed and mode in special for name, mode in bad)
-    if apart and not (seeds and len(names) == 1):
-        return Finding(
-            "special-case",
-            "error",
-            f"this point is treated apart from its neighbours, and {who} {give} {gave}",
-            **common,
-            advice="The function takes a shortcut, or is at a tie, at this very value, and the "
-            "derivative of that is not the derivative of the function. Compute the general formula "
-            "here too, or give the function a rule.",
+    kind, title = "minority", f"{who} {gave}"
+    if fault.apart and not (seeds and len(names) == 1):
+        kind = "special-case"
+        title = f"this point is treated apart from its neighbours, and {title}"
+        advice = (
+            "The function takes a shortcut, or is at a tie, at this very value, and the derivative "
+            "of that is not the derivative of the function. Compute the general formula here too, "
+            "or give the function a rule."
         )
-    if mixed and not seeds:
+    elif mixed and not seeds:
         which = " and ".join(dict.fromkeys(mode for _, mode in bad))
-        return Finding(
-            "reverse-forward",
-            "error",
-            f"the modes of {mixed[0]} differ: {which} mode gives {gave}",
-            **common,
-            advice=f"The {which} rule of an operation is wrong, or it does something else with "
-            "the same operands: custom rules and indices out of bounds are the usual causes.",
+        kind = "reverse-forward"
+        title = f"the modes of {mixed[0]} differ: {which} mode gives {gave}"
+        advice = (
+            f"The {which} rule of an operation is wrong, or it does something else with the same "
+            "operands: custom rules and indices out of bounds are the usual causes."
         )
-    if mixed:
-        return Finding(
-            "minority",
-            "error",
-            f"the answer of {mixed[0]} depends on its chunks or the sign of its seeds: {gave}",
-            **common,
-            advice="A comparison in the function sees the derivative along with the value: "
-            "compare PyBridge.primal(x).",
+    elif mixed:
+        title = f"the answer of {mixed[0]} depends on its chunks or the sign of its seeds: {gave}"
+        advice = (
+            "A comparison in the function sees the derivative along with the value: compare "
+            "PyBridge.primal(x)."
         )
-    if good:
-        right = system_names(good)
-        others, do = join(right), "does" if len(right) == 1 else "do"
-        return Finding(
-            "minority",
-            "error",
-            f"{who} {give} {gave}, as {others} {do}",
-            **common,
-            advice=f"Use {others} here, or give the function a rule for {who}.",
+    elif good:
+        others = join(right)
+        title = f"{title}, as {others} {'does' if len(right) == 1 else 'do'}"
+        advice = f"Use {others} here, or give the function a rule for {join(names)}."
+    else:
+        kind = "finite"
+        title = title if len(names) == 1 else f"all systems give {gave}"
+        advice = (
+            "The derivative is not that of the function: a wrong rule, a stopped gradient, a "
+            "rounding or an integer in between."
         )
-    return Finding(
-        "finite",
-        "error",
-        f"{who} {give} {gave}" if len(names) == 1 else f"all systems give {gave}",
-        **common,
-        advice="The derivative is not that of the function: a wrong rule, a stopped gradient, a "
-        "rounding or an integer in between.",
+    systems, mode = system_names(fault.bad), own_mode(bad)
+    return point.finding(
+        kind, "error", title, systems, line=fault.line, mode=mode, numbers=numbers, advice=advice
     )
 
 
@@ -319,47 +334,26 @@ def _without_jax(whos: tuple[Who, ...]) -> tuple[Who, ...]:
 def _disagreements(point: Point) -> list[Finding]:
     """Compare systems with each other where differences say nothing."""
     findings = []
-    for i, line in enumerate(point.lines):
-        reference = point.along(line)
-        if reference.kind in ("smooth", "edge", "kink"):
+    for number, line in enumerate(point.lines):
+        if point.along(line).kind in ("smooth", "edge", "kink"):
             continue
-        derivatives = {
-            who: found[i] / line.scale
-            for who, found in point.derivatives.items()
-            if np.isfinite(found[i])
-        }
+        found = {who: along[number] / line.scale for who, along in point.derivatives.items()}
+        derivatives = {who: d for who, d in found.items() if np.isfinite(d)}
         if len(derivatives) < 2:
             continue
-        values = list(derivatives.values())
-        largest = max(map(abs, values))
-        if max(values) - min(values) <= TOLERANCES.disagreement * (1e-6 + largest):
+        low, high = min(derivatives.values()), max(derivatives.values())
+        if high - low <= TOLERANCES.disagreement * (1e-6 + max(-low, high)):
             continue
         names = system_names(derivatives)
         findings.append(
-            Finding(
+            point.finding(
                 "reverse-forward" if len(names) == 1 else "minority",
                 "warning",
                 "the answers differ at a point where the function has no derivative",
-                systems=names,
-                **point.place_of(line),
+                names,
+                line=line,
                 numbers=choice_numbers(derivatives),
                 advice="Nobody is right here: the value jumps, or its derivative has no bound.",
             )
         )
     return [_counted(findings[0], len(findings))] if findings else []
-
-
-def _kink_of_many(point: Point, line: Line, place: Any) -> Finding:
-    """Report a kink that shows only when several elements move together."""
-    reference = point.along(line)
-    return Finding(
-        "kink",
-        "note",
-        "the one-sided derivatives differ in a direction in which several elements move",
-        systems=system_names(point.derivatives),
-        probe=point.probe.name,
-        location=place[0],
-        primitive=place[1],
-        numbers={"left": reference.left, "right": reference.right},
-        advice="No fault: there is no derivative here, and each system makes a choice.",
-    )

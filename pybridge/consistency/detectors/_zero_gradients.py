@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr
 
-from ...jaxprs import Location, inner_jaxprs, is_of_jax, jax_function, user_line
+from ...jaxprs import Flow, Location, inner_jaxprs, is_of_jax, jax_function, user_line
 from ..findings import Finding
-from ..subject import system_names
+from ..subject import NOWHERE, Place, place_of, system_names
 from ._context import Context
 
 # The derivative of these is 0 wherever there is one.
@@ -22,7 +23,6 @@ _WORDS = {
     "argmin": "argmin",
 }
 _COMPARISONS = frozenset({"eq", "ge", "gt", "le", "lt", "ne"})
-_BRANCHES = ("cond", "pybridge_switch")
 
 
 FLAT_ADVICE = (
@@ -32,7 +32,7 @@ FLAT_ADVICE = (
 )
 
 
-class Flow(NamedTuple):
+class Dependence(NamedTuple):
     """How a number depends on an argument.
 
     Attributes:
@@ -46,143 +46,102 @@ class Flow(NamedTuple):
     line: Location | None = None
 
 
-_SMOOTH = Flow(True)
+_SMOOTH = Dependence(True)
 
 
 def detect_zero_gradients(context: Context) -> Iterator[Finding]:
     """Note arguments whose gradient is zero because only flat operations lead to the value."""
     point, closed = context.point, context.point.subject.jaxpr
-    if not context.is_comparable or closed is None or not point.gradients:
+    if not context.is_comparable or closed is None:
         return
-    paths, gradients = point.subject.paths, next(iter(point.gradients.values()))
-    for number, (path, gradient) in enumerate(zip(paths, gradients, strict=True)):
-        if not gradient.size or np.any(gradient != 0):
+    for path in point.arguments_without_gradient():
+        start = [_SMOOTH if other == path else None for other in point.subject.paths]
+        outs = [found for found in _Dependences().run(closed, start) if found is not None]
+        if not outs or any(found.is_smooth for found in outs):
             continue
-        start: list[Flow | None] = [None] * len(paths)
-        start[number] = _SMOOTH
-        outs = [flow for flow in _follow(closed, start, None) if flow is not None]
-        if not outs or any(flow.is_smooth for flow in outs):
-            continue
-        primitive, line = outs[0].primitive, outs[0].line
+        primitive = outs[0].primitive
         what = _WORDS.get(primitive, primitive)
         if primitive in _COMPARISONS:
             what = f"a comparison ({primitive})"
-        yield Finding(
+        yield point.finding(
             "zero",
             "note",
             f"the gradient is zero everywhere: the value depends on {path} only through {what}",
-            systems=system_names(point.gradients),
-            probe=point.probe.name,
+            system_names(point.gradients),
             argument=path,
-            location=line,
-            primitive=primitive,
+            place=Place(outs[0].line, primitive),
             advice=FLAT_ADVICE,
         )
 
 
-def flat_line(closed: ClosedJaxpr) -> tuple[Location | None, str | None]:
+def flat_place(closed: ClosedJaxpr) -> Place:
     """Find the first flat operation that the user's own code asks for: `round`, a cast."""
     for eqn in closed.jaxpr.eqns:
         for inner in inner_jaxprs(eqn):
-            line, primitive = flat_line(inner)
-            if primitive is not None:
-                return (user_line(eqn) if is_of_jax(inner) else line), primitive
+            place = flat_place(inner)
+            if place != NOWHERE:
+                return place._replace(location=user_line(eqn)) if is_of_jax(inner) else place
         ins = [v.aval.dtype for v in eqn.invars]
         casts = eqn.primitive.name == "convert_element_type" and not jnp.issubdtype(
             eqn.outvars[0].aval.dtype, np.inexact
         )
         moves = any(jnp.issubdtype(dtype, np.inexact) for dtype in ins)
         if moves and (eqn.primitive.name in _FLAT or casts) and not jax_function(eqn):
-            return user_line(eqn), eqn.primitive.name
-    return None, None
+            return place_of(eqn)
+    return NOWHERE
 
 
-def _follow(
-    closed: ClosedJaxpr, given: Sequence[Flow | None], outer: Location | None
-) -> list[Flow | None]:
-    """Follow an argument through a program; None for what does not depend on it."""
-    jaxpr = closed.jaxpr
-    flows: dict[Any, Flow | None] = dict(zip(jaxpr.invars, given, strict=True))
+class _Dependences(Flow[Dependence | None]):
+    """Follows an argument through a program; None stands for what does not depend on it."""
 
-    def read(atom: Any) -> Flow | None:
-        return None if isinstance(atom, Literal) else flows.get(atom)
+    def __init__(self) -> None:
+        self._around: Location | None = None  # the line of the call that is followed
 
-    for eqn in jaxpr.eqns:
-        ins = [read(atom) for atom in eqn.invars]
-        if any(flow is not None for flow in ins):
-            outs = _through(eqn, ins, user_line(eqn) or outer, outer)
-            flows.update(zip(eqn.outvars, outs, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    def constant(self, atom: Any) -> None:
+        return None
 
+    def join(self, first: Dependence | None, second: Dependence | None) -> Dependence | None:
+        """Take the smoother one."""
+        if first is None or (second is not None and second.is_smooth and not first.is_smooth):
+            return second
+        return first
 
-def _through(
-    eqn: Any, ins: list[Flow | None], line: Location | None, outer: Location | None
-) -> list[Flow | None]:
-    """Say how the results of an equation depend on the argument."""
-    inner = list(inner_jaxprs(eqn))
-    if inner:
-        found = _inside(eqn, inner, ins, line)
-        if found is not None:
-            return found
-    through = _join(*ins)
-    name = eqn.primitive.name
-    if through is None or not through.is_smooth:
-        return [through] * len(eqn.outvars)
-    return [
-        _SMOOTH
-        if name not in _FLAT and jnp.issubdtype(v.aval.dtype, np.inexact)
-        else Flow(False, name, line)
-        for v in eqn.outvars
-    ]
+    def through(self, eqn: Any, facts: list[Dependence | None]) -> Sequence[Dependence | None]:
+        inner = list(inner_jaxprs(eqn))
+        if len(inner) == 1 and len(inner[0].jaxpr.invars) == len(facts):
+            return self.enter(eqn, inner[0], facts)
+        through = reduce(self.join, facts, None)
+        if through is None or not through.is_smooth:
+            return [through] * len(eqn.outvars)
+        name = eqn.primitive.name
+        flat = Dependence(False, name, user_line(eqn) or self._around)
+        smooth = [jnp.issubdtype(v.aval.dtype, np.inexact) for v in eqn.outvars]
+        return [_SMOOTH if kept and name not in _FLAT else flat for kept in smooth]
 
+    def chosen(
+        self, eqn: Any, index: Dependence | None, facts: list[Dependence | None]
+    ) -> Sequence[Dependence | None]:
+        """A choice between values is a step as well."""
+        if index is not None and index.is_smooth:
+            index = Dependence(False, eqn.primitive.name, user_line(eqn) or self._around)
+        return [self.join(fact, index) for fact in facts]
 
-def _inside(
-    eqn: Any, inner: list[ClosedJaxpr], ins: list[Flow | None], line: Location | None
-) -> list[Flow | None] | None:
-    """Follow into a call, a loop or branches; None where their operands are not known."""
-    name = eqn.primitive.name
-    if name in _BRANCHES:
-        outs = [_enter(part, ins[1:], line) for part in inner]
-        found = [_join(*column) for column in zip(*outs, strict=True)]
-        # A choice between values is a step as well.
-        chosen = ins[0] if ins[0] is None or not ins[0].is_smooth else Flow(False, name, line)
-        return [_join(flow, chosen) for flow in found]
-    if name == "scan":
-        first, carries = eqn.params["num_consts"], eqn.params["num_carry"]
-        return _loop(inner[0], ins, first, carries, line)
-    if name == "while":
-        asks, first = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-        body, carries = eqn.params["body_jaxpr"], len(eqn.outvars)
-        return _loop(body, ins[asks:], first, carries, line)
-    if len(inner) == 1 and len(inner[0].jaxpr.invars) == len(ins):
-        return _enter(inner[0], ins, line)
-    return None
+    def results(self, eqn: Any, facts: list[Dependence | None]) -> Sequence[Dependence | None]:
+        if eqn.primitive.name == "while":  # what a loop gives that does not run is not meant
+            return self.enter(eqn, eqn.params["body_jaxpr"], self.entering(eqn, facts))
+        return super().results(eqn, facts)
 
-
-def _loop(
-    body: ClosedJaxpr, ins: list[Flow | None], first: int, carries: int, line: Location | None
-) -> list[Flow | None]:
-    while True:
-        outs = _enter(body, ins, line)
-        carried = [_join(a, b) for a, b in zip(ins[first : first + carries], outs, strict=False)]
-        again = [*ins[:first], *carried, *ins[first + carries :]]
-        if again == ins:
+    def enter(
+        self, eqn: Any, program: ClosedJaxpr, facts: Sequence[Dependence | None]
+    ) -> list[Dependence | None]:
+        """Follow into a program; what is in a function of JAX's has the line that calls it."""
+        around = self._around
+        self._around = line = user_line(eqn) or around
+        outs = self.run(program, facts)
+        self._around = around
+        if not is_of_jax(program):
             return outs
-        ins = again
-
-
-def _enter(
-    inner: ClosedJaxpr, ins: Sequence[Flow | None], line: Location | None
-) -> list[Flow | None]:
-    """Follow into a program; what is inside a function of JAX's has the line that calls it."""
-    outs = _follow(inner, ins, line)
-    if not is_of_jax(inner):
-        return outs
-    return [flow if flow is None or flow.is_smooth else flow._replace(line=line)
-            if flow not in ins else flow for flow in outs]  # fmt: skip
-
-
-def _join(*flows: Flow | None) -> Flow | None:
-    """Take the smoothest of several."""
-    known = [flow for flow in flows if flow is not None]
-    return next((flow for flow in known if flow.is_smooth), known[0] if known else None)
+        return [
+            out if out is None or out.is_smooth or out in facts else out._replace(line=line)
+            for out in outs
+        ]

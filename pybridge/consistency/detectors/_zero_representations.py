@@ -20,9 +20,8 @@ def detect_zero_representations(context: Context) -> Iterator[Finding]:
     if not isinstance(subject.f, JuliaFunction):
         return
     wrong = {name for f in context.findings if f.severity == "error" for name in f.systems}
-    names = [system.name for system in point.answers.systems if system.name not in wrong]
     args, numbers = subject.args_at(point.xs), subject.argnums()
-    for name in names:
+    for name in (system.name for system in point.answers.systems if system.name not in wrong):
         if not row(name).structural_zeros:
             continue
         try:
@@ -31,13 +30,12 @@ def detect_zero_representations(context: Context) -> Iterator[Finding]:
             continue  # a system that fails has a finding of its own
         for number, kind in zip(numbers, kinds, strict=False):
             if kind:
-                yield Finding(
+                yield point.finding(
                     "zero",
                     "note",
                     f"{name} writes a derivative that is zero as {kind}",
-                    systems=(name,),
+                    [name],
                     mode="reverse",
-                    probe=point.probe.name,
                     argument=f"args[{number}]",
                     advice="pybridge makes it zeros of the argument's shape. In Julia, handle "
                     f"{kind} before computing with it.",

@@ -2,12 +2,18 @@
 
 from ._answers import Answers as Answers
 from ._answers import Who as Who
+from ._answers import derivative_along as derivative_along
+from ._answers import is_mode as is_mode
 from ._answers import own_mode as own_mode
 from ._answers import system_names as system_names
 from ._installed import has_julia as has_julia
 from ._installed import why_absent as why_absent
 from ._own_precision import OwnPrecision as OwnPrecision
 from ._own_precision import ask_in_own_precision as ask_in_own_precision
+from ._places import NOWHERE as NOWHERE
+from ._places import Place as Place
+from ._places import first_place as first_place
+from ._places import place_of as place_of
 from ._point import Allowed as Allowed
 from ._point import Point as Point
 from ._precision import coarsest as coarsest
@@ -22,14 +28,14 @@ from ._probes import random_line as random_line
 from ._probes import unit_line as unit_line
 from ._probes import weights_for as weights_for
 from ._references import References as References
-from ._references import closely as closely
-from ._references import noise_along as noise_along
+from ._references import Section as Section
 from ._sightings import Sightings as Sightings
 from ._solver_accuracy import SolverAccuracy as SolverAccuracy
 from ._solver_accuracy import run_on as run_on
 from ._subject import Arrays as Arrays
 from ._subject import Subject as Subject
 from ._subject import is_moving as is_moving
+from ._subject import moved as moved
 from ._subject import named as named
 from ._systems import JaxSystem as JaxSystem
 from ._systems import JuliaSystem as JuliaSystem
@@ -37,7 +43,7 @@ from ._systems import Weighted as Weighted
 from ._systems import at_many as at_many
 from ._systems import is_refused_by_julia as is_refused_by_julia
 from ._systems import is_unsupported as is_unsupported
-from ._systems import plain_values as plain_values
+from ._systems import one_by_one as one_by_one
 from ._systems import real_vector as real_vector
 from ._systems import robust as robust
 from ._visits import Seen as Seen

@@ -23,6 +23,11 @@ def system_names(whos: Iterable[Who]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name, _ in whos))
 
 
+def is_mode(who: Who) -> bool:
+    """Say whether a system is asked in a mode that has a name."""
+    return who[1] in ("forward", "reverse")
+
+
 def own_mode(whos: Iterable[Who]) -> str | None:
     """Name the mode that all are about; None where there are several, or it has no name."""
     modes = {mode for _, mode in whos}
@@ -60,8 +65,6 @@ class Answers:
         self.rows: list[SystemAnswer] = []
         self.failures: list[tuple[str, str, Exception]] = []
         self._together = together
-        self._forwards: dict[str, Any] = {}
-        self._elsewhere: dict[Any, AtOnce | None] = {}
 
     def ask(self, progress: Callable[[str], None]) -> None:
         """Ask every system in its reverse and its forward mode."""
@@ -71,64 +74,58 @@ class Answers:
                     progress(f"{self.probe}: {system.name}, {mode}")
                     self._ask(system, mode)
 
+    def system(self, name: str) -> Any:
+        """Find a system by its name."""
+        return next(system for system in self.systems if system.name == name)
+
     def _ask(self, system: Any, mode: str) -> None:
         start = time.perf_counter()
-        who = system.name, mode
-        derivative = None
-        together = self._together if system.name == "jax" else None
+        said: dict[str, Any] = {}
         try:
-            if mode == "reverse":
-                ys, gs = together.reverse if together else system.reverse(self.xs)
-                gs = tuple(np.asarray(g) for g in gs)
-                self.gradients[who] = gs
-                self.derivatives[who] = [derivative_along(gs, line) for line in self.lines]
-                derivative = named(self.subject.paths, gs)
-            else:
-                ys, found = None, []
-                known = together.forward if together else None
-                for number, line in enumerate(self.lines):
-                    if known is not None:
-                        ys, tangent = known[0], known[1][number]
-                    else:
-                        ys, tangent = system.forward(self.xs, line.vs)
-                    found.append(self._total(tangent))
-                self.derivatives[who] = found
-                self._forwards[system.name] = system
-                derivative = self.assemble(found)
-                if getattr(system, "seeded", False):
-                    self._turn_seeds(system)
-                if getattr(system, "chunked", False):
-                    derivative = self._ask_in_chunks(system, derivative)
-            self.values[who] = tuple(np.asarray(y) for y in ys or ())
+            ask = self._ask_reverse if mode == "reverse" else self._ask_forward
+            ys, derivative = ask(system, self._together if system.name == "jax" else None)
+            values = tuple(np.asarray(y) for y in ys or ())
+            self.values[system.name, mode] = values
             # Forward mode without any direction was not asked for the value either.
-            value = named(self.subject.outputs, self.values[who]) if self.values[who] else None
+            said["value"] = named(self.subject.outputs, values) if values else None
+            said["derivative"] = derivative
         except Exception as error:
             self.failures.append((system.name, mode, error))
-            self.rows.append(
-                SystemAnswer(system.name, mode, self.probe, error=first_line(error),
-                             seconds=time.perf_counter() - start)
-            )  # fmt: skip
-            return
-        self.rows.append(
-            SystemAnswer(system.name, mode, self.probe, value, derivative,
-                         seconds=time.perf_counter() - start)
-        )  # fmt: skip
+            said = {"error": first_line(error)}
+        seconds = time.perf_counter() - start
+        self.rows.append(SystemAnswer(system.name, mode, self.probe, **said, seconds=seconds))
 
-    def _turn_seeds(self, system: Any) -> None:
-        turned = []
-        for line in self.lines:
-            _, tangent = system.forward(self.xs, tuple(-v for v in line.vs))
-            turned.append(-self._total(tangent))
-        self.derivatives[system.name, "negative seeds"] = turned
+    def _ask_reverse(self, system: Any, known: AtOnce | None) -> tuple[Any, Any]:
+        ys, gs = known.reverse if known else system.reverse(self.xs)
+        return ys, self._keep_gradient((system.name, "reverse"), gs)
 
-    def _ask_in_chunks(self, system: Any, derivative: Any) -> Any:
-        _, gs = system.reverse(self.xs)
-        gs = tuple(np.asarray(g) for g in gs)
-        self.gradients[system.name, "chunks"] = gs
-        self.derivatives[system.name, "chunks"] = [
-            derivative_along(gs, line) for line in self.lines
-        ]
-        return derivative if derivative is not None else named(self.subject.paths, gs)
+    def _ask_forward(self, system: Any, known: AtOnce | None) -> tuple[Any, Any]:
+        ys, found = None, []
+        for number, line in enumerate(self.lines):
+            if known is not None and known.forward is not None:
+                ys, tangent = known.forward[0], known.forward[1][number]
+            else:
+                ys, tangent = system.forward(self.xs, line.vs)
+            found.append(self._total(tangent))
+        self.derivatives[system.name, "forward"] = found
+        derivative = self.assemble(found)
+        if system.seeded:
+            turned = [self._turn_seeds(system, self.xs, line) for line in self.lines]
+            self.derivatives[system.name, "negative seeds"] = turned
+        if system.chunked:
+            _, gs = system.reverse(self.xs)
+            chunks = self._keep_gradient((system.name, "chunks"), gs)
+            derivative = derivative if derivative is not None else chunks
+        return ys, derivative
+
+    def _keep_gradient(self, who: Who, gs: Arrays) -> dict[str, np.ndarray]:
+        self.gradients[who] = gs = tuple(map(np.asarray, gs))
+        self.derivatives[who] = [derivative_along(gs, line) for line in self.lines]
+        return named(self.subject.paths, gs)
+
+    def _turn_seeds(self, system: Any, xs: Arrays, line: Line) -> float:
+        _, tangent = system.forward(xs, tuple(-v for v in line.vs))
+        return -self._total(tangent)
 
     def derivative(self, who: Who, line: Line) -> float:
         """Give the derivative of a system along any direction."""
@@ -137,34 +134,28 @@ class Answers:
         number = self._number(line)
         if number is not None:
             return self.derivatives[who][number]
-        return self.derivative_at(self._forwards[who[0]], who[1], self.xs, line)
+        return self.derivative_at(who, self.xs, line)
 
-    def derivative_at(self, system: Any, mode: str, xs: Arrays, line: Line) -> float:
+    def derivative_at(self, who: Who, xs: Arrays, line: Line) -> float:
         """Ask a system about a direction at another point."""
-        number = self._number(line)
-        if self._together is not None and system.name == "jax" and number is not None:
-            found = self._at(xs)
-            if found is not None and mode == "reverse":
-                return derivative_along(tuple(map(np.asarray, found.reverse[1])), line)
-            if found is not None and found.forward is not None:
-                return self._total(found.forward[1][number])
-        if (system.name, mode) in self.gradients:
+        (name, mode), number = who, self._number(line)
+        system = self.system(name)
+        if self._together is not None and name == "jax" and number is not None:
+            # That program is compiled already.
+            known = system.ask_at_once(xs, [asked.vs for asked in self.lines])
+            if known is not None and mode == "reverse":
+                return derivative_along(known.reverse[1], line)
+            if known is not None and known.forward is not None:
+                return self._total(known.forward[1][number])
+        if who in self.gradients:
             return derivative_along(tuple(map(np.asarray, system.reverse(xs)[1])), line)
-        sign = -1.0 if mode == "negative seeds" else 1.0
-        _, tangent = system.forward(xs, tuple(sign * v for v in line.vs))
-        return sign * self._total(tangent)
+        if mode == "negative seeds":
+            return self._turn_seeds(system, xs, line)
+        return self._total(system.forward(xs, line.vs)[1])
 
     def _number(self, line: Line) -> int | None:
         """Find a direction among those that every system was asked about."""
         return next((i for i, asked in enumerate(self.lines) if asked is line), None)
-
-    def _at(self, xs: Arrays) -> AtOnce | None:
-        """Ask JAX for everything at another point: that program is compiled already."""
-        key = tuple(np.asarray(x).tobytes() for x in xs)
-        if key not in self._elsewhere:
-            jax = next(system for system in self.systems if system.name == "jax")
-            self._elsewhere[key] = jax.ask_at_once(xs, [line.vs for line in self.lines])
-        return self._elsewhere[key]
 
     def _total(self, tangent: Any) -> float:
         flat = np.asarray(self.weighted.flat(tangent), float)

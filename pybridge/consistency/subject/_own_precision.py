@@ -52,21 +52,13 @@ def ask_in_own_precision(
     if subject.is_julia or all(x.real.dtype == subject.dtype for x in xs):
         return None
 
-    def reverse(xs: Arrays) -> Any:
-        def scalar(xs: Arrays) -> Any:
-            ys = subject.call(xs)
-            return weighted.total(ys), ys
-
-        (_, ys), gs = jax.value_and_grad(scalar, has_aux=True)(tuple(xs))
-        return ys, gs
-
     def all_of_it(xs: Arrays) -> Any:
         found: dict[str, Any] = {"plain": subject.call(xs)}
         if "reverse" in modes:
-            found["reverse"], found["gradients"] = reverse(xs)
+            found["reverse"], found["gradients"] = weighted.value_and_gradient(xs)
         if "forward" in modes:
             zeros = tuple(jnp.zeros_like(x) for x in xs)
-            found["forward"], _ = jax.jvp(lambda *xs: subject.call(xs), tuple(xs), zeros)
+            found["forward"], _ = subject.value_and_tangent(xs, zeros)
         return found
 
     with contextlib.suppress(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from ..._errors import ArgumentValueError, explain
 from ...finite import TOLERANCES, DirectionalDerivative
-from ..findings import Probe
-from ._answers import Answers, Who
+from ..findings import Finding, Probe
+from ._answers import Answers, Who, is_mode
+from ._places import NOWHERE, Place
 from ._probes import Line
 from ._references import References
 from ._solver_accuracy import SolverAccuracy
@@ -100,6 +102,12 @@ class Point:
         """The gradients, where a mode gives one."""
         return self.answers.gradients
 
+    def arguments_without_gradient(self) -> list[str]:
+        """List the arguments by which the gradient is zero everywhere, as the first system says."""
+        gradient = next(iter(self.gradients.values()), ())
+        pairs = zip(self.subject.paths, gradient, strict=False)
+        return [path for path, g in pairs if g.size and not np.any(g != 0)]
+
     def derivative(self, who: Who, line: Line) -> float:
         """Give the derivative of a system along any direction."""
         return self.answers.derivative(who, line)
@@ -108,13 +116,46 @@ class Point:
         """Differentiate along a line by differences."""
         return self.references.along(line, factor)
 
-    def place_of(self, line: Line) -> dict[str, Any]:
-        """Say where a line is, as fields of a finding."""
-        return {
-            "probe": self.probe.name,
-            "argument": self.subject.paths[line.leaf] if line.leaf is not None else "",
-            "element": line.element or None,
-        }
+    def finding(
+        self,
+        kind: str,
+        severity: str,
+        title: str,
+        systems: Iterable[str] = (),
+        *,
+        line: Line | None = None,
+        place: Place = NOWHERE,
+        **fields: Any,
+    ) -> Finding:
+        """Write a finding about this point.
+
+        Args:
+            kind: see `Finding`, as `severity` and `title`.
+            severity: see there.
+            title: see there.
+            systems: their names.
+            line: the direction that it is about: argument and element.
+            place: the operation at fault.
+            **fields: other fields of a `Finding`.
+        """
+        if line is not None:
+            argument = self.subject.paths[line.leaf] if line.leaf is not None else ""
+            fields |= {"argument": argument, "element": line.element or None}
+        return Finding(
+            kind,
+            severity,
+            title,
+            tuple(systems),
+            probe=self.probe.name,
+            location=place.location,
+            primitive=place.primitive,
+            **fields,
+        )
+
+    def shown(self, line: Line, unit: float | None = None) -> dict[Who, float]:
+        """List what systems give along a line in modes that have a name, in the unit shown."""
+        unit = self.unit(line) if unit is None else unit
+        return {who: self.derivative(who, line) / unit for who in self.derivatives if is_mode(who)}
 
     def deviates(self, who: Who, line: Line) -> bool:
         """Say whether a derivative is wrong for sure."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..._errors import ArgumentValueError, explain
 from ..findings import Probe
-from ._subject import Arrays, Subject, named
+from ._subject import Arrays, Subject, moved, named
 
 PROBES = ("given", "large", "small", "zeros", "ties", "random")
 _FACTORS = {"large": 1e3, "small": 1e-3}
@@ -35,6 +35,10 @@ class Line:
     leaf: int | None = None
     element: tuple[int, ...] = ()
     scale: float = 1.0
+
+    def at(self, xs: Arrays, t: float) -> tuple[np.ndarray, ...]:
+        """Give the point at a distance along the line."""
+        return moved(xs, self.vs, t)
 
     def smallest(self, xs: Arrays) -> float:
         """Find the smallest length that may matter, in units of the line.
@@ -91,14 +95,14 @@ def points(
     for name in names:
         for number in range(1, 1 + (_RANDOM_POINTS if name == "random" else 1)):
             rng = np.random.default_rng([seed, PROBES.index(name), number])
-            xs = subject.at([_moved(name, x, rng) for x in subject.point])
+            xs = subject.at([_put(name, x, rng) for x in subject.point])
             direction = named(subject.paths, random_line(xs, rng).vs)
             title = f"random {number}" if name == "random" else name
             yield Probe(title, subject.args_at(xs), weights, direction), xs
 
 
-def _moved(name: str, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Move one leaf to where a probe wants it."""
+def _put(name: str, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Put one leaf where a probe wants it."""
     if name == "zeros":
         return np.zeros_like(x)
     if name == "ties":
@@ -115,13 +119,12 @@ def weights_for(subject: Subject, seed: int) -> dict[str, np.ndarray]:
     if subject.shapes == ((),) and subject.dtypes[0].kind != "c":
         return {subject.outputs[0]: np.ones(())}
     rng = np.random.default_rng([seed, len(PROBES)])
-    found = {}
-    for path, shape, dtype in zip(subject.outputs, subject.shapes, subject.dtypes, strict=True):
+    sizes = []
+    for shape, dtype in zip(subject.shapes, subject.dtypes, strict=True):
         size = rng.uniform(0.5, 1.5, shape) * rng.choice([-1.0, 1.0], shape)
-        if dtype.kind == "c":
-            size = size * np.exp(2j * np.pi * rng.uniform(size=shape))
-        found[path] = np.asarray(size)
-    return found
+        turn = np.exp(2j * np.pi * rng.uniform(size=shape)) if dtype.kind == "c" else 1.0
+        sizes.append(size * turn)
+    return named(subject.outputs, sizes)
 
 
 def count(xs: Arrays) -> int:
@@ -171,13 +174,11 @@ def first_lines(xs: Arrays, rng: np.random.Generator) -> list[Line]:
 
 def halves(line: Line) -> tuple[Line, Line] | None:
     """Split a direction into two, each of which moves half of the elements."""
-    places = [np.flatnonzero(v) for v in line.vs]
-    total = sum(map(len, places))
-    if total < 2:
+    places = [(leaf, k) for leaf, v in enumerate(line.vs) for k in np.flatnonzero(v)]
+    if len(places) < 2:
         return None
-    flat = [(leaf, k) for leaf, found in enumerate(places) for k in found]
-    parts = []
-    for chosen in (flat[: total // 2], flat[total // 2 :]):
+    middle, parts = len(places) // 2, []
+    for chosen in (places[:middle], places[middle:]):
         vs = [np.zeros_like(v) for v in line.vs]
         for leaf, k in chosen:
             vs[leaf].flat[k] = line.vs[leaf].flat[k]

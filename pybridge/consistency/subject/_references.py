@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,49 @@ from ._systems import Weighted
 
 # Gives the outputs at a point, along a direction, at several distances.
 Values = Callable[[Arrays, Arrays, np.ndarray], np.ndarray]
+
+
+class Section(NamedTuple):
+    """A function along a line through a point.
+
+    Attributes:
+        sample: its values at an array of distances.
+        origin: the value at the point.
+        line: the line.
+        xs: the point.
+        eps: the relative rounding error of the values.
+    """
+
+    sample: Sample
+    origin: np.ndarray
+    line: Line
+    xs: Arrays
+    eps: float
+
+    def differentiate(self, weights: np.ndarray, factor: float) -> DirectionalDerivative:
+        """Differentiate the weighted sum of the values, see `directional_derivative`."""
+        smallest = self.line.smallest(self.xs)
+        curve = Curve(self.sample, self.origin, smallest=smallest, eps=self.eps)
+        return directional_derivative(curve, weights, factor=factor)
+
+    def differentiate_closely(
+        self, weights: np.ndarray, factor: float, noise: np.ndarray
+    ) -> DirectionalDerivative:
+        """The same where there is a doubt: with known noise, and from very near as well."""
+        curve = Curve(
+            self.sample,
+            self.origin,
+            smallest=self.line.shortest(self.xs),
+            eps=self.eps,
+            noise=noise,
+            blur=self.line.blur(self.xs),
+        )
+        return directional_derivative(curve, weights, factor=factor, doubtful=True)
+
+    def noise(self) -> np.ndarray:
+        """Measure the noise of the values, see `noise_level`."""
+        smallest = self.line.shortest(self.xs, unit=np.inf)
+        return noise_level(Curve(self.sample, self.origin, smallest=smallest, eps=self.eps))
 
 
 class References:
@@ -46,49 +90,26 @@ class References:
         """Measure the noise along a line from now on; say whether it was not measured already."""
         if line in self._noise:
             return False
-        noise = noise_along(self._sample(line), self.origin, line, self._xs, self._subject.eps)
-        self._noise[line] = noise
+        self._noise[line] = self._section(line).noise()
         self._known.pop((line, 1.0), None)
         return True
 
     def values_along(self, line: Line, ts: np.ndarray) -> np.ndarray:
         """Return the weighted sum of the outputs at several distances."""
-        return self._sample(line)(ts) @ self._weights
+        return self._section(line).sample(ts) @ self._weights
 
     def is_finite(self) -> bool:
         """Say whether the value is, where it counts."""
         return bool(np.all(np.isfinite(self.origin[self._weights != 0])))
 
     def _differentiate(self, line: Line, factor: float) -> DirectionalDerivative:
-        sample, eps, xs = self._sample(line), self._subject.eps, self._xs
-        noise = self._noise.get(line)
-        if noise is not None:
-            return closely(sample, self.origin, self._weights, line, xs, eps, factor, noise)
-        curve = Curve(sample, self.origin, smallest=line.smallest(xs), eps=eps)
-        return directional_derivative(curve, self._weights, factor=factor)
+        section = self._section(line)
+        if line not in self._noise:
+            return section.differentiate(self._weights, factor)
+        return section.differentiate_closely(self._weights, factor, self._noise[line])
 
-    def _sample(self, line: Line) -> Sample:
-        return lambda ts: self._values(self._xs, line.vs, ts.astype(self._subject.dtype))
+    def _section(self, line: Line) -> Section:
+        def sample(ts: np.ndarray) -> np.ndarray:
+            return self._values(self._xs, line.vs, ts.astype(self._subject.dtype))
 
-
-def noise_along(
-    sample: Sample, origin: np.ndarray, line: Line, xs: Arrays, eps: float
-) -> np.ndarray:
-    """Measure the noise of samples along a line, see `noise_level`."""
-    return noise_level(Curve(sample, origin, smallest=line.shortest(xs, unit=np.inf), eps=eps))
-
-
-def closely(
-    sample: Sample,
-    origin: np.ndarray,
-    weights: np.ndarray,
-    line: Line,
-    xs: Arrays,
-    eps: float,
-    factor: float,
-    noise: np.ndarray,
-) -> DirectionalDerivative:
-    """Differentiate along a line where there is a doubt, see `difference_quotients`."""
-    smallest, blur = line.shortest(xs), line.blur(xs)
-    curve = Curve(sample, origin, smallest=smallest, eps=eps, noise=noise, blur=blur)
-    return directional_derivative(curve, weights, factor=factor, doubtful=True)
+        return Section(sample, self.origin, line, self._xs, self._subject.eps)

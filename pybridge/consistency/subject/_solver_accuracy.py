@@ -24,13 +24,10 @@ from ...jaxprs import (
     LOOPS,
     SOLVERS,
     Evaluator,
-    Location,
     bound_equation,
-    contains,
-    equations,
-    user_line,
 )
 from ._compilation import compiled
+from ._places import first_place
 from ._probes import Line
 
 # Iterations more than the program's own: a slow iteration needs many.
@@ -119,7 +116,7 @@ class SolverAccuracy:
 
     Attributes:
         has_loops: whether there are any.
-        line: the user's line of the first loop, and its operation.
+        place: the first loop.
     """
 
     def __init__(
@@ -135,8 +132,8 @@ class SolverAccuracy:
             total: sums its results with their weights.
             gradient: the gradient of that sum, of the arguments.
         """
-        self.has_loops = closed is not None and contains(closed, LOOPS)
-        self.line = loop_line(closed) if closed is not None and self.has_loops else (None, None)
+        self.place = first_place(closed, lambda eqn: eqn.primitive.name in LOOPS)
+        self.has_loops = self.place.primitive is not None
         self._closed, self._total, self._gradient = closed, total, gradient
         self._found: dict[Line, float] = {}
 
@@ -200,9 +197,3 @@ class SolverAccuracy:
         return max(change for _, change in changes) if len(changes) > 1 else _DOUBT * changes[0][1]
 
     _derivative: Callable[..., Any] | None = None
-
-
-def loop_line(closed: ClosedJaxpr) -> tuple[Location | None, str | None]:
-    """Find the first loop of a program, with its line."""
-    loop = next((eqn for eqn in equations(closed) if eqn.primitive.name in LOOPS), None)
-    return (None, None) if loop is None else (user_line(loop), loop.primitive.name)

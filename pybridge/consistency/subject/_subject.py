@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -78,8 +78,6 @@ class Subject:
         self.dtypes: tuple[np.dtype, ...] = ()
         self._own_program = self._trace()
         self._own_value = self.call_plainly() if self._own_program is None else None
-        self.wide = True
-        self.traced, self.jaxpr = False, None
         if not self.outputs:
             got = "a value without any"
             raise _refuse("a value of floating-point numbers", got, "Return what is computed.")
@@ -162,16 +160,16 @@ class Subject:
         """Give a float64 point the precision in which the function is checked."""
         if self.wide:
             return tuple(point)
-        narrow = self.dtype
-        return tuple(x.astype(np.result_type(narrow, np.complex64)) if x.dtype.kind == "c"
-                     else x.astype(narrow) for x in point)  # fmt: skip
+        kinds = {"f": self.dtype, "c": np.result_type(self.dtype, np.complex64)}
+        return tuple(x.astype(kinds[x.dtype.kind]) for x in point)
 
     def call(self, xs: Arrays) -> tuple[Any, ...]:
         """Call with other floating-point leaves; return those of the value."""
-        leaves = list(self._leaves)
-        for i, x in zip(self._moving, xs, strict=True):
-            leaves[i] = self._convert(x)
-        return self._floats(self.f(*jax.tree.unflatten(self._tree, leaves)))
+        return self.floats(self.f(*self.args_at(xs)))
+
+    def value_and_tangent(self, xs: Arrays, vs: Arrays) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Let JAX differentiate along a direction: the value's leaves and theirs."""
+        return jax.jvp(lambda *xs: self.call(xs), tuple(xs), tuple(vs))
 
     def call_plainly(self) -> tuple[np.ndarray, ...]:
         """Call with the caller's own arguments, in the caller's own precision.
@@ -180,7 +178,7 @@ class Subject:
             ArgumentValueError: the function raises; its exception is the cause.
         """
         try:
-            return tuple(np.asarray(y) for y in self._floats(self.f(*self._own_args())))
+            return tuple(np.asarray(y) for y in self.floats(self.f(*self._own_args())))
         except Exception as error:
             line = raising_line(error)
             place = f" in {line.file}:{line.line} ({line.function}): {line.source}" if line else ""
@@ -195,27 +193,23 @@ class Subject:
 
     def _own_args(self) -> tuple[Any, ...]:
         """Give a Python function JAX's arrays for NumPy's, as every transformation does."""
-        leaves = list(self._leaves)
-        for i in self._moving:
-            if isinstance(leaves[i], np.ndarray) and not self.is_julia:
-                leaves[i] = jnp.asarray(leaves[i])
-        return jax.tree.unflatten(self._tree, leaves)
+        numpy = () if self.is_julia else np.ndarray
+        return self._around([jnp.asarray(x) if isinstance(x, numpy) else x for x in self.given])
 
     def args_at(self, point: Arrays) -> tuple[Any, ...]:
         """Build the whole arguments around floating-point leaves."""
+        return self._around(map(self._convert, point))
+
+    def _around(self, moving: Iterable[Any]) -> tuple[Any, ...]:
         leaves = list(self._leaves)
-        for i, x in zip(self._moving, point, strict=True):
-            leaves[i] = self._convert(x)
+        for i, x in zip(self._moving, moving, strict=True):
+            leaves[i] = x
         return jax.tree.unflatten(self._tree, leaves)
 
     def argnums(self) -> tuple[int, ...]:
         """List the arguments all of whose leaves are differentiated."""
-        numbers = []
-        for n, arg in enumerate(self.args):
-            leaves = jax.tree.leaves(arg)
-            if leaves and all(map(is_moving, leaves)):
-                numbers.append(n)
-        return tuple(numbers)
+        leaves = map(jax.tree.leaves, self.args)
+        return tuple(n for n, found in enumerate(leaves) if found and all(map(is_moving, found)))
 
     def _convert(self, x: Any) -> Any:
         """Julia takes numbers as numbers, JAX everything as its arrays."""
@@ -225,15 +219,15 @@ class Subject:
             return x.item() if np.ndim(x) == 0 else np.asarray(x)
         return jnp.asarray(x)
 
-    def _floats(self, value: Any) -> tuple[Any, ...]:
+    def floats(self, value: Any) -> tuple[Any, ...]:
+        """List the floating-point leaves of a value."""
         flat, _ = jax.tree_util.tree_flatten_with_path(value)
         chosen = [(path, leaf) for path, leaf in flat if is_moving(leaf)]
         if not self.outputs:
             self.outputs = tuple(f"value{keystr(path)}" for path, _ in chosen)
             self.shapes = tuple(np.shape(leaf) for _, leaf in chosen)
             self.dtypes = tuple(np.dtype(jnp.result_type(leaf)) for _, leaf in chosen)
-        leaves = [leaf if self.is_julia else jnp.asarray(leaf) for _, leaf in chosen]
-        return tuple(leaves)
+        return tuple(leaf if self.is_julia else jnp.asarray(leaf) for _, leaf in chosen)
 
 
 def _is_same(one: ClosedJaxpr, other: ClosedJaxpr | None) -> bool:
@@ -260,6 +254,11 @@ def is_moving(leaf: Any) -> bool:
     if dtype is None or isinstance(leaf, type):  # np.float32, the type, has a dtype of its own
         return isinstance(leaf, float | complex)
     return bool(jnp.issubdtype(dtype, np.inexact))
+
+
+def moved(xs: Arrays, vs: Arrays, t: float) -> tuple[np.ndarray, ...]:
+    """Give the point at a distance along a direction."""
+    return tuple(np.asarray(x + t * v, x.dtype) for x, v in zip(xs, vs, strict=True))
 
 
 def named(paths: Sequence[str], arrays: Arrays) -> dict[str, np.ndarray]:

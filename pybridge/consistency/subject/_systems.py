@@ -19,7 +19,8 @@ from ...finite import TOLERANCES
 from ...jaxprs import LOOPS, contains
 from ...transforms import hessian, jvp, value_and_grad, vjp
 from ._compilation import compiled, compiler_options
-from ._subject import Arrays, Subject, is_moving
+from ._probes import count
+from ._subject import Arrays, Subject, is_moving, moved
 
 # With these, a batch of points computes more than each point, or cannot be computed.
 _LOOPS = frozenset(
@@ -35,10 +36,8 @@ class Weighted:
         """Keep the weights, one array for each output."""
         self.subject = subject
         self.weights = tuple(weights[path] for path in subject.outputs)
-        flat = [
-            part for w in self.weights for part in ((np.real(w), -np.imag(w)) if _is(w) else (w,))
-        ]
-        self.flat_weights = np.concatenate([np.ravel(w) for w in flat]).astype(float)
+        parts = [part for w in map(np.conj, self.weights) for part in real_parts(w)]
+        self.flat_weights = np.concatenate(list(map(np.ravel, parts))).astype(float)
 
     def total(self, ys: Arrays) -> Any:
         """Sum the outputs with their weights: a real number."""
@@ -53,9 +52,15 @@ class Weighted:
         """Put the outputs into one real vector, in the order of `flat_weights`."""
         return real_vector(ys)
 
+    def value_and_gradient(self, xs: Arrays) -> tuple[Any, Any]:
+        """Let JAX differentiate the sum in reverse mode: the outputs, and its gradient."""
 
-def _is(x: Any) -> bool:
-    return np.iscomplexobj(x)
+        def scalar(xs: Arrays) -> tuple[Any, Any]:
+            ys = self.subject.call(xs)
+            return self.total(ys), ys
+
+        (_, ys), gs = jax.value_and_grad(scalar, has_aux=True)(tuple(xs))
+        return ys, gs
 
 
 class JaxSystem:
@@ -68,28 +73,22 @@ class JaxSystem:
 
     name = "jax"
     modes = ("reverse", "forward", "second")
+    seeded = chunked = False
 
     def __init__(self, subject: Subject, weighted: Weighted):
         """Compile nothing yet."""
         self._subject = subject
         # The directions of the last point at which one program gave everything; None if none did.
         self._lines: Arrays | None = None
-        call, total = subject.call, weighted.total
+        call, gradient, forward = (
+            subject.call,
+            weighted.value_and_gradient,
+            subject.value_and_tangent,
+        )
         closed = subject.jaxpr
 
         def wrap(f: Callable[..., Any]) -> Callable[..., Any]:
             return compiled(f, closed) if subject.traced else f
-
-        def gradient(xs: Arrays) -> tuple[Any, Any]:
-            def scalar(xs: Arrays) -> tuple[Any, Any]:
-                ys = call(xs)
-                return total(ys), ys
-
-            (_, ys), gs = jax.value_and_grad(scalar, has_aux=True)(tuple(xs))
-            return ys, gs
-
-        def forward(xs: Arrays, vs: Arrays) -> Any:
-            return jax.jvp(lambda *xs: call(xs), tuple(xs), tuple(vs))
 
         def second(xs: Arrays, vs: Arrays) -> Any:
             return jax.jvp(lambda *xs: gradient(xs)[1], tuple(xs), tuple(vs))
@@ -98,14 +97,9 @@ class JaxSystem:
             tangents = lax.map(lambda vs: forward(xs, vs)[1], tuple(lines))
             return call(xs), gradient(xs), (forward(xs, [v[0] for v in lines])[0], tangents)
 
-        def backward(xs: Arrays) -> Any:
-            return call(xs), gradient(xs)
-
-        self.plain = wrap(lambda xs: call(xs))
-        self.reverse = wrap(gradient)
-        self.forward = wrap(forward)
-        self._everything, self._backward = wrap(everything), wrap(backward)
-        self.second = wrap(second)
+        self.plain, self.reverse, self.forward = wrap(call), wrap(gradient), wrap(forward)
+        self.second, self._everything = wrap(second), wrap(everything)
+        self._backward = wrap(lambda xs: (call(xs), gradient(xs)))
         self._weighted = weighted
         self._many_values = at_many(lambda xs: weighted.flat(call(xs)), subject)
         self._many_gradients = at_many(lambda xs: real_vector(gradient(xs)[1]), subject)
@@ -148,18 +142,20 @@ class JaxSystem:
 
     def gradients(self, xs: Arrays, vs: Arrays, ts: np.ndarray) -> np.ndarray:
         """Compute the gradients at several distances along a line, a row for each."""
-        if not self._is_small:
-            return self._many_gradients(xs, vs, ts)
-        return np.stack([real_vector(gs) for _, gs in self._each(xs, vs, ts)])
+        with contextlib.suppress(Exception):
+            if not self._is_small:
+                return np.asarray(self._many_gradients(xs, vs, ts), float)
+            return np.stack([real_vector(gs) for _, gs in self._each(xs, vs, ts)]).astype(float)
+        return one_by_one(lambda xs: real_vector(self.reverse(xs)[1]), count(xs))(xs, vs, ts)
 
     def _each(self, xs: Arrays, vs: Arrays, ts: np.ndarray) -> Iterator[tuple[Arrays, Arrays]]:
         """Compute value and gradient along a line with the programs that are compiled already."""
         for t in ts:
-            moved = tuple(np.asarray(x + t * v, x.dtype) for x, v in zip(xs, vs, strict=True))
+            there = moved(xs, vs, t)
             if self._lines is not None:
-                plain, (_, gs), _ = self._everything(moved, self._lines)
+                plain, (_, gs), _ = self._everything(there, self._lines)
             else:
-                plain, (_, gs) = self._backward(moved)
+                plain, (_, gs) = self._backward(there)
             yield plain, gs
 
 
@@ -203,9 +199,14 @@ def real_vector(gs: Arrays) -> Any:
     """Put arrays into one real vector; in NumPy, which compiles nothing, if none is traced."""
     library: Any = jnp if any(isinstance(g, Tracer) for g in gs) else np
     gs = [g if isinstance(g, Tracer) else np.asarray(g) for g in gs]
-    parts = [part for g in gs for part in ((g.real, g.imag) if jnp.iscomplexobj(g) else (g,))]
+    parts = [part for g in gs for part in real_parts(g)]
     kind = jnp.result_type(*parts)
     return library.concatenate([library.ravel(part).astype(kind) for part in parts])
+
+
+def real_parts(x: Any) -> tuple[Any, ...]:
+    """Split complex numbers into real and imaginary parts."""
+    return (x.real, x.imag) if jnp.iscomplexobj(x) else (x,)
 
 
 class JuliaSystem:
@@ -215,47 +216,40 @@ class JuliaSystem:
         """Choose the modes; `second` is whether to ask for second derivatives."""
         self.name, self._subject, self._weighted = name, subject, weighted
         whole = len(subject.argnums()) == len({p.split("[")[1] for p in subject.paths})
-        single = subject.shapes == ((),) and not _is(weighted.weights[0])
+        self._scalar = (
+            whole and subject.shapes == ((),) and not np.iscomplexobj(weighted.weights[0])
+        )
         # ForwardDiff's dual numbers are compared along with their partials.
         self.seeded = name == "forwarddiff"
         # It differentiates the elements of an array in chunks of its own choice; one seed after
         # the other is a chunk of one.
-        self.chunked = self.seeded and single and whole
-        second = second and single and whole and weighted.weights[0] == 1.0
+        self.chunked = self.seeded and self._scalar
+        second = second and self._scalar and weighted.weights[0] == 1.0
         self.modes = tuple(mode for mode in row(name).modes if second or mode != "second")
-        self._scalar = single and whole
+        self.gradients = one_by_one(
+            lambda xs: real_vector(self.reverse(xs)[1]), count(subject.point)
+        )
 
     def reverse(self, xs: Arrays) -> tuple[Any, Any]:
         """Value and gradient of the weighted sum; with ForwardDiff, in its own chunks."""
         args, subject = self._subject.args_at(xs), self._subject
         if self._scalar:
-            numbers = subject.argnums()
-            value, gradient = value_and_grad(subject.f, numbers, backend=self.name)(*args)
+            run = value_and_grad(subject.f, subject.argnums(), backend=self.name)
+            value, gradient = run(*args)
             scale = self._weighted.weights[0].item()
-            return subject._floats(value), tuple(
-                scale * np.asarray(g) for g in jax.tree.leaves(gradient)
-            )
+            gs = [scale * np.asarray(g) for g in jax.tree.leaves(gradient)]
+            return subject.floats(value), tuple(gs)
         value, pull = vjp(subject.f, *args, backend=self.name)
-        cotangents = pull(self._cotangent(value))
-        found = [
-            np.asarray(ct)
-            for ct, x in zip(jax.tree.leaves(cotangents), jax.tree.leaves(args), strict=True)
-            if is_moving(x)
-        ]
-        return subject._floats(value), tuple(found)
+        cotangents = jax.tree.leaves(pull(self._cotangent(value)))
+        pairs = zip(cotangents, jax.tree.leaves(args), strict=True)
+        return subject.floats(value), tuple(np.asarray(ct) for ct, x in pairs if is_moving(x))
 
     def forward(self, xs: Arrays, vs: Arrays) -> tuple[Any, Any]:
         """Value and tangent along a direction."""
         subject = self._subject
-        tangents = subject.args_at(vs)
-        moving = iter(vs)
-        leaves = [
-            _number(next(moving)) if is_moving(x) else _standing(x)
-            for x in jax.tree.leaves(tangents)
-        ]
-        tangents = jax.tree.unflatten(jax.tree.structure(tangents), leaves)
+        tangents = jax.tree.map(_tangent, subject.args_at(vs))
         value, tangent = jvp(subject.f, subject.args_at(xs), tangents, backend=self.name)
-        return subject._floats(value), subject._floats(tangent)
+        return subject.floats(value), subject.floats(tangent)
 
     def second(self, xs: Arrays, vs: Arrays) -> tuple[Any, Any]:
         """Gradient's derivative along a direction, from the Hessian."""
@@ -278,33 +272,29 @@ class JuliaSystem:
         return jax.tree.unflatten(tree, found)
 
 
-def _number(x: Any) -> Any:
-    return np.asarray(x).item() if np.ndim(x) == 0 else np.asarray(x)
-
-
-def _standing(x: Any) -> Any:
-    """Make the tangent of a leaf that is not differentiated; a key stands for its own."""
+def _tangent(x: Any) -> Any:
+    """Make the tangent of a leaf: 0 if it is not differentiated; a key stands for its own."""
     if jnp.issubdtype(getattr(x, "dtype", None) or np.result_type(x), jax.dtypes.extended):
         return x
-    zero = np.zeros_like(np.asarray(x))
-    return zero.item() if zero.ndim == 0 else zero
+    tangent = np.asarray(x) if is_moving(x) else np.zeros_like(np.asarray(x))
+    return tangent.item() if tangent.ndim == 0 else tangent
 
 
-def plain_values(subject: Subject, weighted: Weighted) -> Callable[..., np.ndarray]:
-    """Make the function that calls a Julia function at several points of a line."""
+def one_by_one(f: Callable[[Arrays], Any], size: int) -> Callable[..., np.ndarray]:
+    """Let a function of a point be one of a point, a direction and several distances.
 
-    def values(xs: Arrays, vs: Arrays, ts: np.ndarray) -> np.ndarray:
-        rows = []
-        for t in ts:
-            moved = [np.asarray(x + t * v) for x, v in zip(xs, vs, strict=True)]
-            try:
-                rows.append(np.asarray(weighted.flat(subject.call(moved))))
-            except Exception:
-                # The point itself worked: this is the outside of the domain.
-                rows.append(np.full(weighted.flat_weights.shape, np.nan))
-        return np.stack(rows)
+    It gives so many numbers. Where it raises they are NaN: the point itself worked, so that this
+    is the outside of the domain.
+    """
 
-    return values
+    def at_each(xs: Arrays, vs: Arrays, ts: np.ndarray) -> np.ndarray:
+        rows = np.full((len(ts), size), np.nan)
+        for here, t in zip(rows, ts, strict=True):
+            with contextlib.suppress(Exception):
+                here[:] = f(moved(xs, vs, t))
+        return rows
+
+    return at_each
 
 
 def robust(values: Callable[..., Any], size: int) -> Callable[..., np.ndarray]:
@@ -313,13 +303,12 @@ def robust(values: Callable[..., Any], size: int) -> Callable[..., np.ndarray]:
     def safe(xs: Arrays, vs: Arrays, ts: np.ndarray) -> np.ndarray:
         with contextlib.suppress(Exception):
             return np.asarray(values(xs, vs, ts), float)
-        rows = []
-        for t in ts:
-            row = np.full(size, np.nan)
+        rows = np.full((len(ts), size), np.nan)
+        for here, t in zip(rows, ts, strict=True):
             with contextlib.suppress(Exception):
-                row = np.asarray(values(xs, vs, np.full(2 * TOLERANCES.levels, t)), float)[0]
-            rows.append(row)
-        return np.stack(rows)
+                # As many distances as ever: another number of them would be compiled anew.
+                here[:] = values(xs, vs, np.full(2 * TOLERANCES.levels, t))[0]
+        return rows
 
     return safe
 
@@ -334,6 +323,17 @@ _REFUSALS = (
     "try/catch is not supported",
     "Can't differentiate foreigncall",
     "Can't differentiate gc_preserve",
+)
+_REFUSALS_OF_JAX = (
+    "can't apply forward-mode",
+    "Forward-mode differentiation",
+    "Reverse-mode differentiation does not work",
+    "Pure callbacks do not support",
+    "IO callbacks do not support",
+    "Differentiation rule for",
+    "Transpose rule (for reverse-mode differentiation) for",
+    # custom_linear_solve has no derivative of its derivative: cg, gmres.
+    "ad_util.Zero",
 )
 
 
@@ -352,20 +352,9 @@ def is_unsupported(error: BaseException) -> bool:
     if isinstance(error, NotImplementedError):  # those of pybridge are among them
         return True
     julia_type = error.julia_type if isinstance(error, JuliaError) else ""
-    if julia_type.rpartition(".")[2] == "UnsupportedModeError":
-        return True
     text = str(error)
-    return is_refused_by_julia(text) or any(
-        part in text
-        for part in (
-            "can't apply forward-mode",
-            "Forward-mode differentiation",
-            "Reverse-mode differentiation does not work",
-            "Pure callbacks do not support",
-            "IO callbacks do not support",
-            "Differentiation rule for",
-            "Transpose rule (for reverse-mode differentiation) for",
-            # custom_linear_solve has no derivative of its derivative: cg, gmres.
-            "ad_util.Zero",
-        )
+    return (
+        julia_type.rpartition(".")[2] == "UnsupportedModeError"
+        or is_refused_by_julia(text)
+        or any(words in text for words in _REFUSALS_OF_JAX)
     )

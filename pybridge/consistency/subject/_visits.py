@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from ...jaxprs import (
     Location,
     contains,
     cut_program,
+    evaluate_equation,
     inner_jaxprs,
     last_uses,
     user_line,
@@ -36,14 +38,14 @@ class Seen(NamedTuple):
     ins: list[Any]
     outs: list[Any]
     line: Location | None
-    run: Callable[..., list[Any]]
+    run: Callable[[Sequence[Any]], list[Any]]
 
     def run_with(self, places: Sequence[int], xs: Sequence[Any]) -> list[Any]:
         """Run it with other operands at some places."""
         ins = list(self.ins)
         for place, x in zip(places, xs, strict=True):
             ins[place] = x
-        return self.run(*ins)
+        return self.run(ins)
 
 
 Visit = Callable[[Seen], None]
@@ -104,9 +106,9 @@ class _Walk(Evaluator[Any, Location | None]):
             flush(position)
             ins = [read(atom) for atom in eqn.invars]
             line = user_line(eqn) or around
-            run = equation_function(program, eqn)
+            run = partial(evaluate_equation, program, eqn)
             outs = self.enter(eqn, ins, line) if inside else None
-            outs = outs if outs is not None else run(*ins)
+            outs = outs if outs is not None else run(ins)
             if eqn.primitive.name in self._names:
                 self._visit(Seen(eqn, ins, outs, line, run))
             env.update(zip(eqn.outvars, outs, strict=True))
@@ -133,31 +135,16 @@ class _Walk(Evaluator[Any, Location | None]):
         return None
 
 
-def equation_function(closed: ClosedJaxpr, eqn: Any) -> Callable[..., list[Any]]:
-    """Make a function of all operands of an equation, constants included."""
-    fresh, seen, kept = [], set(), []
-    for place, v in enumerate(eqn.invars):
-        if not isinstance(v, Literal) and v not in seen:
-            seen.add(v)
-            fresh.append(v)
-            kept.append(place)
-    inner = jaxpr_as_fun(cut_program(closed, [eqn], fresh, list(eqn.outvars)))
-    return lambda *ins: list(inner(*[ins[place] for place in kept]))
-
-
 def _run_all(
     closed: ClosedJaxpr, eqns: list[Any], env: dict[Any, Any], last_use: dict, position: int
 ) -> None:
     """Compile and run equations, keeping what is needed at `position` or later."""
     made = {v for eqn in eqns for v in eqn.outvars}
-    needed: dict[Any, None] = {}
-    for eqn in eqns:
-        for v in eqn.invars:
-            if not isinstance(v, Literal) and v not in made:
-                needed[v] = None
+    read = dict.fromkeys(v for eqn in eqns for v in eqn.invars if not isinstance(v, Literal))
+    needed = [v for v in read if v not in made]
     results = [v for v in made if last_use.get(v, -1) >= position]
     if results:
-        program = _compiled(closed, eqns, list(needed), results)
+        program = _compiled(closed, eqns, needed, results)
         env.update(zip(results, program(*[env[v] for v in needed]), strict=True))
 
 

@@ -1,0 +1,213 @@
+"""Functions with a custom rule: whether each one's value and derivative are the function's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr
+
+from ...finite import TOLERANCES, Curve, directional_derivative
+from ...jaxprs import (
+    RULED_CALLS,
+    called_program,
+    closed_over,
+    contains,
+    is_of_jax,
+    jax_function,
+)
+from ..subject import Arrays, Place, Seen, first_place, moved, walk
+
+RULES = frozenset(RULED_CALLS)
+
+# So many calls of rules are compared with differences.
+_CALLS = 20
+
+
+class RuleFault(NamedTuple):
+    """A custom rule whose value is not its function's.
+
+    Attributes:
+        name: of the function that has the rule.
+        place: where it is called.
+        plain: the value without the rule, where they differ most.
+        inside: the value with it.
+        difference: by how much they differ, relative to the largest value.
+    """
+
+    name: str
+    place: Place
+    plain: float
+    inside: float
+    difference: float
+
+
+def rule_place(closed: ClosedJaxpr | None) -> Place:
+    """Find the first function with a custom rule of the user's own; JAX's are not meant."""
+
+    def is_meant(eqn: Any) -> bool:
+        inner = called_program(eqn) if eqn.primitive.name in RULES else None
+        return inner is not None and not is_of_jax(inner) and not jax_function(eqn)
+
+    return first_place(closed, is_meant)
+
+
+def rule_name(eqn: Any) -> str:
+    """Find the name of the function that a rule belongs to."""
+    inner = called_program(eqn)
+    name = inner.jaxpr.debug_info.func_name if inner is not None else ""
+    return name.rpartition(".")[2] or "a function"
+
+
+def largest_gap(a: Any, b: Any, unit: np.ndarray | float) -> tuple[float, tuple[int, ...]]:
+    """Find where two arrays differ most, in a unit for each element; NaN agrees with NaN."""
+    with np.errstate(all="ignore"):
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        gap = np.where(same, 0.0, np.abs(a - b) / (unit + np.finfo(float).tiny))
+    gap = np.where(np.isnan(gap), np.inf, gap)
+    place = np.unravel_index(int(np.argmax(gap)), gap.shape)
+    return float(gap[place]), tuple(map(int, place))
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def faulty_rules(closed: ClosedJaxpr, xs: Arrays, eps: float) -> list[RuleFault]:
+    """Call every custom rule of a program with the operands that it meets there.
+
+    Args:
+        closed: the program.
+        xs: its arguments.
+        eps: the relative difference that is reported; 0 for any.
+
+    Returns:
+        The rules whose value differs from their function's, the largest difference first.
+    """
+    found: dict[Any, RuleFault] = {}
+    if not contains(closed, RULES):
+        return []
+
+    def visit(seen: Seen) -> None:
+        with contextlib.suppress(Exception):
+            fault = _compare_value(seen, eps)
+            if fault is not None:
+                key = fault.name, fault.place.location
+                if key not in found or found[key].difference < fault.difference:
+                    found[key] = fault
+
+    walk(closed, xs, RULES, visit)
+    return sorted(found.values(), key=lambda fault: -fault.difference)
+
+
+def _compare_value(seen: Seen, eps: float) -> RuleFault | None:
+    moving = [i for i, x in enumerate(seen.ins) if _moves(x)]
+
+    def run(*xs: Any) -> list[Any]:
+        return seen.run_with(moving, xs)
+
+    point = [jnp.asarray(seen.ins[i]) for i in moving]
+    if seen.eqn.primitive.name == "custom_jvp_call":
+        inside, _ = jax.jvp(run, point, [jnp.zeros_like(x) for x in point])
+    else:
+        inside, _ = jax.vjp(run, *point)
+    # Op by op on both sides: what XLA would fuse differently is no fault of the rule.
+    best = None
+    sizes = [float(np.max(np.abs(x), initial=0.0)) for x in map(np.asarray, point)]
+    smallest = 1e-3 * max(sizes, default=0.0) if eps else 0.0
+    for a, b in zip(seen.outs, inside, strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        if not _moves(a) or not a.size:
+            continue
+        with np.errstate(all="ignore"):
+            size = max(float(np.max(np.abs(a[np.isfinite(a)]), initial=0.0)), smallest)
+        gap, at = largest_gap(a, b, size)
+        if gap > eps and (best is None or gap > best.difference):
+            place = Place(seen.line, seen.eqn.primitive.name)
+            numbers = float(np.real(a[at])), float(np.real(b[at]))
+            best = RuleFault(rule_name(seen.eqn), place, *numbers, gap)
+    return best
+
+
+# --- derivatives ----------------------------------------------------------------------------------
+
+
+def wrong_rule(closed: ClosedJaxpr | None, xs: Arrays, eps: float) -> tuple[str, Place] | None:
+    """Find the first custom rule that differs from differences of its own function.
+
+    Args:
+        closed: the program.
+        xs: its arguments.
+        eps: the relative rounding error of its numbers.
+
+    Returns:
+        The function's name, and where it is called; None if all rules are right.
+    """
+    if closed is None or not contains(closed, RULES):
+        return None
+    found: list[tuple[str, Place]] = []
+    calls = 0
+
+    def visit(seen: Seen) -> None:
+        nonlocal calls
+        calls += 1
+        if found or calls > _CALLS:
+            return
+        with contextlib.suppress(Exception):
+            if _is_wrong(seen, eps):
+                found.append((rule_name(seen.eqn), Place(seen.line, seen.eqn.primitive.name)))
+
+    walk(closed, xs, RULES, visit)
+    return found[0] if found else None
+
+
+def _is_wrong(seen: Seen, eps: float) -> bool:
+    """Compare a rule with differences along a random direction, and a weighted sum of results."""
+    rng = np.random.default_rng(0)
+    constants = closed_over(seen.eqn)
+    moving = [i for i, x in enumerate(seen.ins) if i >= constants and _moves(x)]
+    kept = [i for i, y in enumerate(seen.outs) if _moves(y)]
+    point = [np.asarray(seen.ins[i]) for i in moving]
+    speeds = [rng.standard_normal(x.shape) * np.maximum(1.0, np.abs(x)) for x in point]
+    vs = [np.asarray(speed, x.dtype) for speed, x in zip(speeds, point, strict=True)]
+    weights = [np.asarray(rng.uniform(0.5, 1.5, np.shape(seen.outs[i]))) for i in kept]
+
+    def total(*xs: Any) -> Any:
+        outs = seen.run_with(moving, xs)
+        pairs = zip([outs[i] for i in kept], weights, strict=True)
+        return sum(jnp.sum((y * jnp.asarray(w, y.dtype)).real) for y, w in pairs)
+
+    compiled = jax.jit(total)
+
+    def sample(ts: np.ndarray) -> np.ndarray:
+        return np.asarray([compiled(*moved(point, vs, t)) for t in ts], float)[:, None]
+
+    origin = np.asarray(compiled(*point), float)[None]
+    reference = directional_derivative(Curve(sample, origin, eps=eps), np.ones(1))
+    if reference.kind != "smooth":
+        return False
+    slack = TOLERANCES.estimates * reference.error + 1e-6 * abs(reference.value)
+    arrays, tangents = tuple(map(jnp.asarray, point)), tuple(map(jnp.asarray, vs))
+
+    def reverse() -> float:
+        gs = jax.grad(total, argnums=tuple(range(len(point))))(*arrays)
+        return sum(np.sum(np.real(np.asarray(g) * v)) for g, v in zip(gs, vs, strict=True))
+
+    def forward() -> Any:
+        return jax.jvp(total, arrays, tangents)[1]
+
+    return any(_differs(mode, reference.value, slack) for mode in (reverse, forward))
+
+
+def _differs(derivative: Callable[[], Any], reference: float, slack: float) -> bool:
+    """Say whether a derivative is another one; one that cannot be had is not."""
+    with contextlib.suppress(Exception):
+        return abs(float(derivative()) - reference) > slack
+    return False
+
+
+def _moves(x: Any) -> bool:
+    return bool(jnp.issubdtype(jnp.result_type(x), np.inexact))
