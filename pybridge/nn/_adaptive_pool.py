@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import jax
@@ -131,7 +132,7 @@ class GlobalMaxPool(Layer):
         """Return the output and the state as it is; see `Layer.forward`."""
         shape = shape_with_elements("GlobalMaxPool", x)
         check_ordered("GlobalMaxPool", jnp.asarray(x))
-        values = jnp.reshape(x, (*shape[:2], -1))
+        values = jnp.reshape(x, (*shape[:2], math.prod(shape[2:])))
         place = jnp.argmax(values, -1, keepdims=True)  # the first one
         largest = jnp.take_along_axis(values, place, -1)
         return largest.reshape(*shape[:2], *(1 for _ in shape[2:])), state

@@ -181,7 +181,7 @@ class MultiHeadAttention(Layer):
             {}, {}, scores, key=child_key(key, _PLACES["attn_drop"]), mode=mode
         )
         y = jnp.einsum("bhqk,bkhd->bqhd", scores, v, precision=precision)
-        y = y.reshape(*y.shape[:2], -1)
+        y = y.reshape(*y.shape[:2], math.prod(y.shape[2:]))
         y, _ = layers["out_proj"].forward(params["out_proj"], {}, y, key=None, mode=mode)
         return (y, scores), state
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ from .._errors import ArgumentTypeError, explain
 
 def flatten(x: Any) -> jax.Array:
     """Return x with all axes but the first in one: Flux's `flatten`."""
-    return jnp.reshape(x, (x.shape[0], -1))
+    return jnp.reshape(x, (x.shape[0], math.prod(x.shape[1:])))
 
 
 def first(xs: Any) -> Any:

@@ -11,6 +11,9 @@ from jax import lax
 
 from .._errors import ArgumentTypeError, explain
 
+# Strings, bytes, objects, dates and durations, by NumPy's letters.
+_NO_NUMBERS = frozenset("USOMm")
+
 
 def match_dtype(where: str, x: Any, weight: Any) -> jax.Array:
     """Return `x` in the dtype of the weight, as Flux's layers do.
@@ -36,18 +39,23 @@ def match_dtype(where: str, x: Any, weight: Any) -> jax.Array:
 
 
 def input_array(where: str, x: Any) -> Any:
-    """Return an input that is an array or a number.
+    """Return an input that is a number or an array of what JAX knows.
 
     Raises:
-        ArgumentTypeError: it is something else, for example a list.
+        ArgumentTypeError: it is something else, for example a list or an array of strings.
     """
-    if hasattr(x, "dtype") or hasattr(x, "__jax_array__") or isinstance(x, int | float | complex):
+    dtype = getattr(x, "dtype", None)
+    if getattr(dtype, "kind", "") in _NO_NUMBERS:
+        expected, got = "an array of numbers as input", f"one of dtype {dtype}"
+    elif dtype is not None or hasattr(x, "__jax_array__") or isinstance(x, int | float | complex):
         return x
+    else:
+        expected, got = "an array of JAX or NumPy as input", f"a {type(x).__name__}"
     raise ArgumentTypeError(
         explain(
             where,
-            expected="an array of JAX or NumPy as input",
-            got=f"a {type(x).__name__}",
+            expected=expected,
+            got=got,
             fix="Convert it first, for example with `jnp.asarray(x)`.",
         )
     )
@@ -101,8 +109,13 @@ def parameter_dtype(where: str, dtype: Any) -> np.dtype:
     Raises:
         ArgumentTypeError: it is not floating, or has 64 bits while JAX holds 32.
     """
-    wanted = np.dtype(dtype)
-    if not jnp.issubdtype(wanted, jnp.floating):
+    try:
+        wanted = np.dtype(dtype)
+    except TypeError:
+        wanted = dtype
+    if not isinstance(wanted, np.dtype):
+        expected, fix = "a floating dtype", "For example `jnp.float32`, or its name."
+    elif not jnp.issubdtype(wanted, jnp.floating):
         expected, fix = "a floating dtype", "Parameters are trained, so they are real numbers."
     elif jax.dtypes.canonicalize_dtype(wanted) != wanted:
         expected = "a dtype of at most 32 bits"

@@ -21,7 +21,7 @@ from jax.interpreters import partial_eval as pe
 from jax.tree_util import keystr
 
 from .._errors import ArgumentTypeError, BranchMismatchError, explain
-from ._collectives import lane_numbers, with_lane_numbers
+from ._lane_numbers import lane_numbers, with_lane_numbers
 from ._nondifferentiable import arrays_shown
 
 if TYPE_CHECKING:

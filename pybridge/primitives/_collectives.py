@@ -8,14 +8,13 @@ come. So such a branch is refused where its predicate turns out to differ along 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
-from jax.core import eval_jaxpr
 
 from .._errors import ArgumentValueError, explain
-from ..jaxprs import CALLS, Evaluator, called_program, inner_jaxprs
+from ..jaxprs import inner_jaxprs
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
@@ -79,53 +78,3 @@ def refuse_divided(axes: Axes, differing: Sequence[Hashable] | Axes) -> None:
                 "together, by `psum(pred.astype(int), axis) > 0`.",
             )
         )
-
-
-def lane_numbers(closed: ClosedJaxpr) -> list[Hashable]:
-    """Return the axes of which a program asks for its lane's number, each once.
-
-    Args:
-        closed: the program; functions that it calls are looked into, loops are not.
-    """
-    names: dict[Hashable, None] = {}
-    for eqn in closed.jaxpr.eqns:
-        if eqn.primitive.name == "axis_index":
-            names[eqn.params["axis_name"]] = None
-        elif eqn.primitive.name in CALLS and (called := called_program(eqn)) is not None:
-            names.update(dict.fromkeys(lane_numbers(called)))
-    return list(names)
-
-
-def with_lane_numbers(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
-    """Return a program as a function of the numbers of its lane, and of its operands.
-
-    A lane that does not take a branch gets operands of another one. Its number has to go
-    with them, or the branch would see a pair that no lane has.
-
-    Returns:
-        A function of a dict from the names in `lane_numbers` to numbers, and the operands.
-    """
-
-    def evaluate(numbers: dict[Hashable, Any], *operands: Any) -> list[Any]:
-        if not lane_numbers(closed):
-            return eval_jaxpr(closed.jaxpr, closed.consts, *operands)
-        return _WithLaneNumbers(numbers).run(closed, operands, None)
-
-    return evaluate
-
-
-class _WithLaneNumbers(Evaluator[Any, None]):
-    """Evaluates a program in which the number of the lane is given."""
-
-    enters = frozenset(CALLS)
-
-    def __init__(self, numbers: dict[Hashable, Any]):
-        self._numbers = numbers
-
-    def equation(self, program: Any, eqn: Any, operands: list[Any], here: None) -> list[Any]:
-        if eqn.primitive.name == "axis_index":
-            return [self._numbers[eqn.params["axis_name"]]]
-        called = called_program(eqn)
-        if called is None or not lane_numbers(called):
-            return self.apply(program, eqn, operands, here)
-        return super().equation(program, eqn, operands, here)

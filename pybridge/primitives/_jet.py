@@ -15,7 +15,7 @@ from jax.experimental.jet import JetTracer, jet, jet_rules
 from .._errors import UnsupportedModeError, explain
 from ..jaxprs import CALLS, RULED_CALLS, Evaluator, Primitive
 from ._detection import within_gradient_p
-from ._filling import first_place_p
+from ._filling import filler_p, first_place_p
 from ._masking import concrete_index, guard, guard_p, lane_any_p
 from ._order import order_p
 from ._switch_primitive import bind_switch, nth_branch, switch_p
@@ -127,32 +127,36 @@ def _guard(primals: Any, series: Any, *, with_zero: bool) -> tuple[Any, _Series]
     return guard(mask, x, with_zero=with_zero), moved
 
 
-def _refuse(primals: Any, series: Any, **params: Any) -> Any:
-    raise UnsupportedModeError(
-        explain(
-            "pb.cond",
-            expected="a scalar predicate under jax.experimental.jet",
-            got="one that differs between lanes or elements, for which JAX's jet has no "
-            "conditional",
-            fix="Take jax.vmap of jet instead, or nest jax.jvp.",
-        )
-    )
+def refused_under_jet(where: str, **parts: str) -> Callable[..., Any]:
+    """Return a rule that refuses Taylor series.
+
+    Args:
+        where: the public name that was called.
+        **parts: of the message: `expected`, `got` and `fix`.
+    """
+
+    def rule(primals: Any, series: Any, **params: Any) -> Any:
+        raise UnsupportedModeError(explain(where, **parts))
+
+    return rule
 
 
-def _refuse_order(primals: Any, series: Any) -> Any:
-    raise UnsupportedModeError(
-        explain(
-            "pb.differentiation_order",
-            expected="derivatives that are nested, as in jax.grad(jax.grad(f))",
-            got="jax.experimental.jet, which takes several at once",
-            fix="Ask pb.within_gradient, or nest jax.jvp.",
-        )
-    )
-
+_refuse_lanes = refused_under_jet(
+    "pb.cond",
+    expected="a scalar predicate under jax.experimental.jet",
+    got="one that differs between lanes or elements, for which JAX's jet has no conditional",
+    fix="Take jax.vmap of jet instead, or nest jax.jvp.",
+)
+_refuse_order = refused_under_jet(
+    "pb.differentiation_order",
+    expected="derivatives that are nested, as in jax.grad(jax.grad(f))",
+    got="jax.experimental.jet, which takes several at once",
+    fix="Ask pb.within_gradient, or nest jax.jvp.",
+)
 
 jet_rules[within_gradient_p] = _within_gradient
 jet_rules[order_p] = _refuse_order
 jet_rules[switch_p] = _switch
 jet_rules[guard_p] = _guard
-jet_rules[first_place_p] = _refuse
-jet_rules[lane_any_p] = _refuse
+for lanes_p in (first_place_p, filler_p, lane_any_p):
+    jet_rules[lanes_p] = _refuse_lanes

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+from jax.experimental.jet import jet_rules
 from jax.interpreters import ad, batching, mlir
 
+from ._jet import refused_under_jet
 from ._strong_products import product_value
 from ._strong_trace import (
     StrongTrace,
@@ -127,3 +129,10 @@ mlir.register_lowering(product_p, mlir.lower_fun(product_value, multiple_results
 ad.primitive_jvps[product_p] = _product_jvp
 ad.primitive_transposes[product_p] = _product_transpose
 batching.fancy_primitive_batchers[product_p] = _product_batch
+
+jet_rules[strong_p] = jet_rules[product_p] = refused_under_jet(
+    "pb.strong_zero",
+    expected="derivatives that are nested, as in jax.grad(jax.grad(f))",
+    got="jax.experimental.jet, whose products of Taylor series have no strong zeros",
+    fix="Nest jax.jvp.",
+)

@@ -32,7 +32,7 @@ from jax import lax
 from jax.interpreters import mlir
 from jax.interpreters import partial_eval as pe
 
-from ..jaxprs import AbstractRef, Primitive, inner_jaxprs, jaxpr_as_fun
+from ..jaxprs import FOLLOWED, AbstractRef, Flow, Primitive, inner_jaxprs, jaxpr_as_fun
 from ._collectives import communicating_axes
 from ._masking import (
     concrete_index,
@@ -253,14 +253,37 @@ def batch_branch(
 
 def _batched_outputs(branches: tuple[ClosedJaxpr, ...], dims: list[Any]) -> list[int | None]:
     """Return 0 for each output that a batched input reaches in some branch, else None."""
+    is_batched = [dim is not None for dim in dims]
+    of_branches = [_Batched().run(branch, is_batched) for branch in branches]
+    return [0 if any(column) else None for column in zip(*of_branches, strict=True)]
 
-    def is_reached(branch: ClosedJaxpr, i: int) -> bool:
-        wanted = [k == i for k in range(len(branch.out_avals))]
-        used = pe.dce_jaxpr(branch.jaxpr, wanted)[1]
-        return any(u and dim is not None for u, dim in zip(used, dims, strict=True))
 
-    outputs = range(len(branches[0].out_avals))
-    return [0 if any(is_reached(b, i) for b in branches) else None for i in outputs]
+class _Batched(Flow[bool]):
+    """Follows which values have lanes, as JAX's rules for calls, loops and branches do."""
+
+    # What a rule of the user's own returns is not known.
+    enters = FOLLOWED - {"custom_vmap_call"}
+
+    def constant(self, atom: Any) -> bool:
+        return False
+
+    def join(self, first: bool, second: bool) -> bool:
+        return first or second
+
+    def through(self, eqn: Any, facts: list[bool]) -> list[bool]:
+        return [any(facts)] * len(eqn.outvars)
+
+    def chosen(self, eqn: Any, index: bool, facts: list[bool]) -> list[bool]:
+        return [index or fact for fact in facts]
+
+    def results(self, eqn: Any, facts: list[bool]) -> Sequence[bool]:
+        results = super().results(eqn, facts)
+        if eqn.primitive.name != "while":
+            return results
+        asked = facts[: eqn.params["cond_nconsts"]]
+        going = self.run(eqn.params["cond_jaxpr"], [*asked, *results])
+        # Lanes that have ended keep what they have, so everything in the loop has lanes.
+        return [True] * len(results) if any(going) else results
 
 
 switch_p.def_impl(_impl)

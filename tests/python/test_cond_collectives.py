@@ -105,6 +105,50 @@ def number():
     return lax.axis_index("i").astype(float)
 
 
+def rule_of_jvp(of):
+    of = jax.custom_jvp(of)
+    of.defjvp(lambda p, t: (of(*p), t[0] / (number() - 2)))
+    return of
+
+
+def rule_of_vjp(of):
+    of = jax.custom_vjp(of)
+    of.defvjp(lambda w, n: (w / (number() - 2), n), lambda n, ct: (ct / (number() - 2), None))
+    return of
+
+
+def once(of):
+    return lambda w: lax.while_loop(lambda s: s[0] < 1, lambda s: (s[0] + 1, of(s[1])), (0, w))[1]
+
+
+# Ways to a program inside of the branch's own.
+PLACES = {
+    "scan": lambda of: lambda w: lax.scan(lambda w, n: (of(w) * n, None), w, np.ones(1, "f"))[0],
+    "loop": lambda of: lambda w: lax.fori_loop(0, 1, lambda _, w: of(w), w),
+    "JAX's cond": lambda of: lambda w: lax.cond(w > 0, of, lambda w: w, w),
+    "cond": lambda of: lambda w: pb.cond(w > 0, of, lambda w: w, w),
+    "custom_jvp": rule_of_jvp,
+    "custom_vjp": lambda of: lambda w: rule_of_vjp(lambda w, n: of(w))(w, 3),
+    "checkpoint": jax.checkpoint,
+    "vmap": lambda of: lambda w: jax.vmap(of)(w[None])[0],
+}
+
+
+@pytest.mark.parametrize("inside", PLACES.values(), ids=PLACES)
+def test_the_number_of_a_lane_is_its_own_wherever_it_is_asked_for(inside, maybe_jit):
+    f = inside(lambda w: w / (number() - 2))
+    mapped = lanes(lambda v, w: pb.cond(v > 0, f, zero, w), in_axes=(0, None))
+    equal(maybe_jit(mapped)(X, 10.0), [-5, -10, 0])
+    equal(maybe_jit(jax.grad(lambda w: mapped(X, w).sum()))(10.0), -1.5)
+
+
+def test_the_number_of_a_lane_in_a_loop_of_unknown_length(maybe_jit):
+    f = once(lambda w: w / (number() - 2))
+    mapped = lanes(lambda v, w: pb.cond(v > 0, f, zero, w), in_axes=(0, None))
+    equal(maybe_jit(mapped)(X, 10.0), [-5, -10, 0])
+    equal(maybe_jit(jax.jacfwd(lambda w: mapped(X, w)))(10.0), [-0.5, -1, 0])
+
+
 @pytest.mark.parametrize("number", [number, jax.jit(number)])
 def test_the_number_of_a_lane_is_its_own(number, maybe_jit):
     def f(v, w):

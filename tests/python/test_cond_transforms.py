@@ -56,6 +56,32 @@ def test_while_loop_and_fori_loop(maybe_jit):
     equal(maybe_jit(jax.jacrev(unrolled))(x), np.diag([1, 0.25, 0.125]))
 
 
+def test_forward_mode_through_a_while_loop_in_a_branch(maybe_jit):
+    def double(x):
+        return lax.while_loop(lambda x: x < 10, lambda x: 2 * x, x)
+
+    def f(x):
+        return pb.cond(x > 0, double, lambda x: x**2, x)
+
+    for x, derivative in ((1.5, 8), (-1.5, -3)):
+        equal(maybe_jit(jax.jacfwd(f))(x), derivative)
+    x = np.array([1.5, -1.5, 3], np.float32)
+    equal(maybe_jit(jax.vmap(jax.jacfwd(f)))(x), [8, -3, 4])
+
+
+def test_lanes_of_a_while_loop_in_a_branch_that_all_take(maybe_jit):
+    def doublings(x, n):
+        return lax.while_loop(lambda s: s[0] < 10, lambda s: (2 * s[0], s[1] + 1), (x, n))
+
+    def of_all(pred, x, n):
+        return jax.vmap(lambda x: pb.cond(pred, doublings, lambda x, n: (x, n), x, n))(x)
+
+    x = np.array([1.5, 20, 3], np.float32)
+    # They end at different times, so all that the loop carries has lanes, the number as well.
+    equal(maybe_jit(of_all)(True, x, 0), [[12, 20, 12], [3, 0, 2]])
+    equal(maybe_jit(of_all)(False, x, 0), [x, [0, 0, 0]])
+
+
 @pytest.mark.parametrize("check_vma", [True, False])
 def test_shard_map(check_vma, mesh):
     def shard(f, *specs):

@@ -96,6 +96,11 @@ def test_what_taylor_mode_cannot_do_names_the_way_out():
     x = jnp.array([1.0, -1.0])
     with pytest.raises(pb.UnsupportedModeError, match=r"jet.*nest jax\.jvp"):
         jet(sqrt_or_zero, (x,), ((x, 0 * x),))
+    with jax.disable_jit(), pytest.raises(pb.UnsupportedModeError, match=r"jet.*nest jax\.jvp"):
+        jet(sqrt_or_zero, (x,), ((x, 0 * x),))
+    for f in (jnp.sin, lambda x: x * jnp.exp(x)):
+        with pytest.raises(pb.UnsupportedModeError, match=r"strong_zero.*jet.*Nest jax\.jvp"):
+            jet(pb.strong_zero(f), (x,), ((x, 0 * x),))
     with pytest.raises(pb.UnsupportedModeError, match=r"jet.*pb\.within_gradient"):
         jet(lambda x: x + pb.differentiation_order(x), (1.0,), ((1.0,),))
 

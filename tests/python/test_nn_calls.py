@@ -131,9 +131,31 @@ def test_wrong_calls_teach(layer, shape):
             layer.apply(*args)
     with pytest.raises(pb.ArgumentTypeError, match="expected an array.*got a list.*asarray"):
         layer.apply(params, state, x.tolist())
+    with pytest.raises(pb.ArgumentTypeError, match="expected an array of numbers.*dtype <U3"):
+        layer.apply(params, state, np.full(shape, "1.5"))
     for key in (0, "0", np.zeros(3)):
         with pytest.raises(pb.ArgumentTypeError, match=rf"{name}\.apply: expected one key of JAX"):
             layer.apply(params, state, x, key=key)
+
+
+@pytest.mark.parametrize("layer, shape", LAYERS, ids=IDS)
+def test_a_batch_of_no_examples(layer, shape):
+    x = np.zeros((0, *shape[1:]), "i" if isinstance(layer, nn.Embedding | nn.EmbeddingBag) else "f")
+    params, state = layer.init(KEY)
+    y, after = layer.apply(params, state, x)
+    one, _ = jax.eval_shape(lambda: layer.apply(params, state, jnp.zeros((1, *shape[1:]), x.dtype)))
+    for got, like in zip(jax.tree.leaves(y), jax.tree.leaves(one), strict=True):
+        assert got.shape == (0, *like.shape[1:])
+    assert nn.flatten(np.zeros((0, *shape[1:]))).shape == (0, np.prod(shape[1:], dtype=int))
+    jax.tree.map(np.testing.assert_array_equal, after, state)
+
+
+@pytest.mark.parametrize("layer", [nn.Dense(3, 2), nn.BatchNorm(3), nn.LSTM(3, 2)], ids=repr)
+def test_init_says_what_a_dtype_is(layer):
+    for dtype in ("floaty", object(), "<U3", np.int32):
+        with pytest.raises(pb.ArgumentTypeError, match="init: expected a floating dtype, got"):
+            layer.init(KEY, dtype)
+    assert jax.tree.leaves(layer.init(KEY, "bfloat16")[0])[0].dtype == jnp.bfloat16
 
 
 DRAWS = (nn.Dense, nn.Conv, nn.ConvTranspose, nn.Embedding, nn.WeightNorm, nn.Chain, nn.Parallel)
