@@ -28,7 +28,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import julia_state
-from quick import LONG, compile_in_haste, left_for_the_night
+from quick import LONG, compile_in_haste, left_for_the_night, share_context
 
 # The installed entry point and this are one: pytest skips a module that it has by this name.
 pytest_plugins = ["pytester", "pybridge_pytest"]
@@ -77,7 +77,9 @@ def pytest_collection_modifyitems(config, items):
         item.add_marker("nightly")
 
 
-def pytest_collection_finish():
+def pytest_collection_finish(session):
+    if session.config.option.markexpr == QUICK:
+        share_context()
     # What is imported and collected stays. The collector need not look at it after each file.
     gc.collect()
     gc.freeze()

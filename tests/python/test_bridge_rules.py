@@ -219,6 +219,12 @@ def test_derivatives_by_one_argument_after_another_ask_for_both() -> None:
     assert {p.wrt for p in function.calls if p.kind == "call"} == {(0, 1)}
 
 
+def test_a_gradient_by_one_argument_is_differentiated_by_another() -> None:
+    bridged, reference, _ = cubic(((2,), (3,)), ((),))
+    (a, b), _ = _points(((2,), (3,)))
+    _assert_same(*(jax.jacfwd(jax.grad(f), 1)(a, b) for f in (bridged, reference)))
+
+
 def test_results_are_as_strong_as_their_dtype() -> None:
     bridged, _, _ = cubic(*KINDS["scalar"])
     assert not jax.eval_shape(bridged, 2.0).weak_type

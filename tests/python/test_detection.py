@@ -388,6 +388,15 @@ def test_an_object_that_turns_into_an_array_is_asked():
         pb.differentiation_order(Parameter(FOREIGN["torch"]()))
 
 
+def test_a_linear_transpose_asks_for_what_is_known():
+    def f(w):
+        scaled = lambda v: jnp.where(pb.is_differentiating(w, v), 10.0, 1.0) * v  # noqa: E731
+        return jax.linear_transpose(scaled, 1.0)(w)[0]
+
+    assert f(2.0) == 2.0
+    assert jax.grad(f)(2.0) == 10.0
+
+
 def test_the_answer_has_no_derivative():
     _, tangent = jax.jvp(wg, (1.0,), (1.0,))
     assert tangent.dtype == jax.dtypes.float0
