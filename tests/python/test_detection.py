@@ -14,6 +14,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pybridge as pb
+from pybridge.primitives import listen
 
 wg = pb.within_gradient
 
@@ -395,6 +396,13 @@ def test_a_linear_transpose_asks_for_what_is_known():
 
     assert f(2.0) == 2.0
     assert jax.grad(f)(2.0) == 10.0
+
+
+def test_nothing_is_heard_after_the_end_of_listening():
+    with listen() as heard:
+        jax.grad(tenfold)(2.0)
+    jax.grad(tenfold)(3.0)
+    assert heard == [True]
 
 
 def test_the_answer_has_no_derivative():
