@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import _backends, _finite_transforms
+from . import _backends
 from ._errors import ArgumentTypeError, ArgumentValueError, UnsupportedModeError, explain
 from .interop import JuliaFunction
 
@@ -112,7 +112,7 @@ def value_and_grad(
     def compute(*args: Any, **kwargs: Any) -> Any:
         numbers = _numbers(args, argnums)
         if system == "finite":
-            value, gradients = _finite_transforms.value_and_grad(f, args, kwargs, numbers, has_aux)
+            value, gradients = _finite().value_and_grad(f, args, kwargs, numbers, has_aux)
         elif isinstance(f, JuliaFunction):
             bound = f.with_keywords(kwargs)
             value, gradients = _julia().value_and_grad(bound, args, numbers, system, has_aux)
@@ -170,7 +170,7 @@ def jvp(
     if system == "jax":
         return jax.jvp(f, _as_arrays(primals), _as_arrays(tangents))
     if system == "finite":
-        return _finite_transforms.jvp(f, primals, tangents)
+        return _finite().jvp(f, primals, tangents)
     if isinstance(f, JuliaFunction):
         return _julia().jvp(f, primals, tangents, system)
     return _lowering().jvp(f, _as_arrays(primals), _as_arrays(tangents), system)
@@ -252,7 +252,7 @@ def jacobian(
     def compute(*args: Any, **kwargs: Any) -> Any:
         numbers = _numbers(args, argnums)
         if system == "finite":
-            return _finite_transforms.jacobian(f, args, kwargs, argnums)
+            return _finite().jacobian(f, args, kwargs, argnums)
         single = isinstance(argnums, int)
         if isinstance(f, JuliaFunction):
             return _julia().jacobian(f.with_keywords(kwargs), args, numbers, system, single)
@@ -295,7 +295,7 @@ def hessian(
     def compute(*args: Any, **kwargs: Any) -> Any:
         numbers = _numbers(args, argnums)
         if system == "finite":
-            return _finite_transforms.hessian(f, args, kwargs, argnums)
+            return _finite().hessian(f, args, kwargs, argnums)
         single = isinstance(argnums, int)
         if isinstance(f, JuliaFunction):
             return _julia().hessian(f.with_keywords(kwargs), args, numbers, system, single)
@@ -327,6 +327,13 @@ def _julia() -> Any:
     from .interop import julia_derivatives
 
     return julia_derivatives
+
+
+@functools.cache
+def _finite() -> Any:
+    from . import _finite_transforms
+
+    return _finite_transforms
 
 
 @functools.cache

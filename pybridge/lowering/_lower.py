@@ -11,7 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._errors import ArgumentTypeError, ArgumentValueError, LoweringError, explain
+from .._errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    BridgeError,
+    LoweringError,
+    explain,
+)
 from ..interop import JuliaFunction
 from ..jaxprs import equations
 from ..julia import jax_array
@@ -277,6 +283,8 @@ def _trace(
 
     try:
         closed = jax.make_jaxpr(flat)(*structs)
+    except BridgeError:  # it says itself what is wrong
+        raise
     except (
         jax.errors.JAXTypeError,
         jax.errors.JAXIndexError,

@@ -6,6 +6,7 @@ The order is that of docs/explanation/how-it-is-built.md.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,8 @@ class Import:
         return f"{'/'.join(self.module)}.py:{self.line} imports {'.'.join(self.target)}"
 
 
+# Parsed by the worker that has these tests, and not by each that collects them.
+@functools.cache
 def _modules() -> dict[tuple[str, ...], ast.Module]:
     """Parse all modules; a package is its `__init__`."""
     found = {}
@@ -69,11 +72,8 @@ def _modules() -> dict[tuple[str, ...], ast.Module]:
     return found
 
 
-MODULES = _modules()
-
-
 def _imports(module: tuple[str, ...]) -> Iterator[Import]:
-    for node in ast.walk(MODULES[module]):
+    for node in ast.walk(_modules()[module]):
         if isinstance(node, ast.ImportFrom):
             if node.level:
                 # `.` is the package that a module, or an `__init__`, belongs to.
@@ -94,11 +94,13 @@ def _imports(module: tuple[str, ...]) -> Iterator[Import]:
 
 def _resolved(names: tuple[str, ...]) -> tuple[str, ...]:
     """Cut a name off that is no module."""
-    is_module = names in MODULES or (*names, "__init__") in MODULES
+    is_module = names in _modules() or (*names, "__init__") in _modules()
     return names if is_module else names[:-1]
 
 
-IMPORTS = [found for module in MODULES for found in _imports(module)]
+@functools.cache
+def _all_imports() -> list[Import]:
+    return [found for module in _modules() for found in _imports(module)]
 
 
 def _rank(layers: tuple[tuple[str, ...], ...], name: str) -> int:
@@ -107,13 +109,13 @@ def _rank(layers: tuple[tuple[str, ...], ...], name: str) -> int:
 
 def test_every_module_has_a_layer():
     known = {name for layer in LAYERS for name in layer}
-    assert {module[0] for module in MODULES} - known == {"__init__"}
+    assert {module[0] for module in _modules()} - known == {"__init__"}
 
 
 def test_imports_go_down_the_layers():
     wrong = [
         str(each)
-        for each in IMPORTS
+        for each in _all_imports()
         if each.module[0] != "__init__"
         and each.target
         and (each.module[0], each.target[0]) not in SHOWN_BELOW
@@ -123,14 +125,16 @@ def test_imports_go_down_the_layers():
 
 
 def test_nobody_imports_the_package_itself():
-    wrong = [str(each) for each in IMPORTS if not each.target and each.module[0] != "__init__"]
+    wrong = [
+        str(each) for each in _all_imports() if not each.target and each.module[0] != "__init__"
+    ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_imports_go_down_the_parts_of_consistency():
     parts = {name for layer in CONSISTENCY for name in layer}
     wrong = []
-    for each in IMPORTS:
+    for each in _all_imports():
         if each.module[0] != "consistency" or each.target[:1] != ("consistency",):
             continue
         importer, imported = each.module[1], each.target[1:2]
@@ -142,9 +146,9 @@ def test_imports_go_down_the_parts_of_consistency():
 
 def _graph() -> dict[tuple[str, ...], set[tuple[str, ...]]]:
     """Say which module imports which; a package stands for its `__init__`."""
-    graph: dict[tuple[str, ...], set[tuple[str, ...]]] = {module: set() for module in MODULES}
-    for each in IMPORTS:
-        target = each.target if each.target in MODULES else (*each.target, "__init__")
+    graph: dict[tuple[str, ...], set[tuple[str, ...]]] = {module: set() for module in _modules()}
+    for each in _all_imports():
+        target = each.target if each.target in _modules() else (*each.target, "__init__")
         # A module may import its package's neighbours; what `__init__` shows is no circle.
         if target != ("__init__",) and each.module[-1] != "__init__":
             graph[each.module].add(target)
@@ -175,7 +179,7 @@ def test_no_module_imports_itself_in_a_circle():
 def test_packages_show_their_neighbours_what_they_have_in_init():
     """Only a package itself, and what is inside of it, knows its private modules."""
     wrong = []
-    for each in IMPORTS:
+    for each in _all_imports():
         private = [i for i, name in enumerate(each.target) if name.startswith("_")]
         if not private:
             continue
@@ -198,13 +202,15 @@ def _is_reexport(node: ast.stmt) -> bool:
     return False
 
 
-INITS = [module for module in MODULES if module[-1] == "__init__"]
+INITS = sorted(
+    (*file.relative_to(PACKAGE).parent.parts, "__init__") for file in PACKAGE.rglob("__init__.py")
+)
 
 
 @pytest.mark.parametrize("module", INITS, ids=["/".join(module) for module in INITS])
 def test_init_files_hold_reexports_alone(module):
-    body = MODULES[module].body
-    assert ast.get_docstring(MODULES[module])
+    body = _modules()[module].body
+    assert ast.get_docstring(_modules()[module])
     other = [node.lineno for node in body[1:] if not _is_reexport(node)]
     assert not other, f"lines {other}"
 

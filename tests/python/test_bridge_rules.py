@@ -13,9 +13,11 @@ from fake_bridge import cubic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from quick import by_day, examples
 
 import pybridge as pb
+from pybridge.interop._julia_program import ArrayType, Program, bind
 
 KINDS = {
     "scalar": (((),), ((),)),
@@ -203,6 +205,40 @@ def test_symbolic_zeros_are_not_asked_for() -> None:
         ("call", (0,), ()),
         ("cotangents", (0,), ()),
     }
+
+
+def test_derivatives_by_one_argument_after_another_ask_for_both() -> None:
+    """What a call is told to be differentiated by grows from one derivative to the next."""
+    bridged, reference, function = cubic(*KINDS["two"])
+    (a, b), (ta, _) = _points(KINDS["two"][0])
+
+    def mixed(f):
+        return jax.jvp(lambda a: jax.grad(_total(f), 1)(a, b), (a,), (ta,))
+
+    _assert_same(mixed(bridged), mixed(reference))
+    assert {p.wrt for p in function.calls if p.kind == "call"} == {(0, 1)}
+
+
+def test_a_gradient_by_one_argument_is_differentiated_by_another() -> None:
+    bridged, reference, _ = cubic(((2,), (3,)), ((),))
+    (a, b), _ = _points(((2,), (3,)))
+    _assert_same(*(jax.jacfwd(jax.grad(f), 1)(a, b) for f in (bridged, reference)))
+
+
+def test_results_are_as_strong_as_their_dtype() -> None:
+    bridged, _, _ = cubic(*KINDS["scalar"])
+    assert not jax.eval_shape(bridged, 2.0).weak_type
+
+
+def test_an_operand_that_is_sharded_over_an_explicit_axis_is_refused() -> None:
+    _, _, function = cubic(((4,),), ((4,),))
+    mesh = jax.make_mesh((2,), ("i",), axis_types=(AxisType.Explicit,))
+    x = jax.device_put(jnp.ones(4), NamedSharding(mesh, PartitionSpec("i")))
+    program = Program(
+        function, "call", None, (ArrayType((4,), x.dtype),), None, (ArrayType((4,), x.dtype),)
+    )
+    with pytest.raises(pb.UnsupportedModeError, match=r"not sharded .*jax\.shard_map"):
+        jax.eval_shape(lambda x: bind(program, (x,)), x)
 
 
 def _steps(f):

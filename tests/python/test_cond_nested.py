@@ -51,7 +51,8 @@ def by_hand(function):
     return whole
 
 
-@pytest.mark.parametrize("f", [root, twice, thrice, switched])
+# By day `thrice`, which is many programs, is one of those in `jit`.
+@pytest.mark.parametrize("f", [thrice, twice, root, switched])
 def test_values_and_derivatives(f, maybe_jit):
     expected = by_hand(f)
     equal(maybe_jit(f)(X), expected(X))
@@ -62,11 +63,11 @@ def test_values_and_derivatives(f, maybe_jit):
     equal(maybe_jit(jax.hessian(total(f)))(X), np.diag(curves))
 
 
-@pytest.mark.parametrize("f", [twice, thrice, switched])
+@pytest.mark.parametrize("f", [thrice, twice, switched])
 def test_under_vmap(f, maybe_jit):
     rows = X.reshape(2, 3)
     expected = by_hand(f)(X).reshape(2, 3)
-    slopes = jax.grad(total(f))(X).reshape(2, 3)
+    slopes = jax.jit(jax.grad(total(f)))(X).reshape(2, 3)
     equal(maybe_jit(jax.vmap(f))(rows), expected)
     equal(maybe_jit(jax.vmap(f, 1, 1))(rows), expected)
     equal(maybe_jit(jax.vmap(jax.vmap(f)))(rows), expected)

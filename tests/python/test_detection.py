@@ -14,8 +14,19 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pybridge as pb
+from pybridge.primitives import listen
 
 wg = pb.within_gradient
+
+
+class Parameter:
+    """An object that turns into an array."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __jax_array__(self):
+        return self.value
 
 
 def by_value(w, x):
@@ -235,6 +246,16 @@ def test_is_differentiating(maybe_jit):
     assert not pb.is_differentiating()
 
 
+def test_is_differentiating_asks_for_each_value_under_vmap():
+    def f(w, x):
+        return jnp.where(pb.is_differentiating(w, x), 10.0, 1.0) * w * x
+
+    ones = jnp.ones(3)
+    for argnum in (0, 1):
+        by_one = jax.grad(lambda *args: jax.vmap(f)(*args).sum(), argnum)(ones, ones)
+        assert by_one.tolist() == [10, 10, 10]
+
+
 def test_a_plain_if_works_without_jit():
     def f(x):
         if wg(x):
@@ -340,7 +361,9 @@ def test_static_values_are_false():
         Point(1, 2),
         np.float32(1.0),
         jnp.zeros(2),
+        jnp.bfloat16.dtype.type(1),
         jax.jit(jnp.sin),
+        Parameter,
     ]
     assert not wg(static)
 
@@ -357,18 +380,34 @@ def test_what_never_carries_a_derivative_is_answered_at_once_under_jit():
 
 
 def test_an_object_that_turns_into_an_array_is_asked():
-    class Parameter:
-        def __init__(self, value):
-            self.value = value
-
-        def __jax_array__(self):
-            return self.value
-
     def f(x):
         return jnp.where(wg(Parameter(x)), 10.0, 1.0) * x
 
     assert f(2.0) == 2.0
     assert jax.grad(f)(2.0) == 10.0
+    with pytest.raises(pb.DetectionError, match=r"pb\.differentiation_order.*torch\.Tensor"):
+        pb.differentiation_order(Parameter(FOREIGN["torch"]()))
+
+
+def test_a_linear_transpose_asks_for_what_is_known():
+    def f(w):
+        scaled = lambda v: jnp.where(pb.is_differentiating(w, v), 10.0, 1.0) * v  # noqa: E731
+        return jax.linear_transpose(scaled, 1.0)(w)[0]
+
+    assert f(2.0) == 2.0
+    assert jax.grad(f)(2.0) == 10.0
+
+
+def test_nothing_is_heard_after_the_end_of_listening():
+    with listen() as heard:
+        jax.grad(tenfold)(2.0)
+    jax.grad(tenfold)(3.0)
+    assert heard == [True]
+
+
+def test_the_answer_has_no_derivative():
+    _, tangent = jax.jvp(wg, (1.0,), (1.0,))
+    assert tangent.dtype == jax.dtypes.float0
 
 
 def test_no_retrace(count_traces):

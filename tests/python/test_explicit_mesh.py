@@ -32,6 +32,14 @@ def spec(x):
     return tuple(jax.typeof(x).sharding.spec)
 
 
+def test_the_answer_of_within_gradient_is_on_the_mesh(put):
+    x, answers = put(X, "i"), []
+    jax.make_jaxpr(lambda x: answers.append(jax.typeof(pb.within_gradient(x))))(x)
+    (answer,) = answers
+    assert answer.sharding.mesh == jax.typeof(x).sharding.mesh
+    assert answer.sharding.spec == P()
+
+
 # By how many axes are mapped over.
 MAPPED = [lambda f: f, jax.vmap, lambda f: jax.vmap(jax.vmap(f))]
 
@@ -39,8 +47,8 @@ MAPPED = [lambda f: f, jax.vmap, lambda f: jax.vmap(jax.vmap(f))]
 def same_as_on_one_device(f, g, x, axes, put, maybe_jit):
     y = maybe_jit(g)(put(x, *axes))
     assert spec(y) == axes
-    equal(y, f(x))
-    equal(maybe_jit(jax.grad(total(g)))(put(x, *axes)), jax.grad(total(f))(x))
+    equal(y, jax.jit(f)(x))
+    equal(maybe_jit(jax.grad(total(g)))(put(x, *axes)), jax.jit(jax.grad(total(f)))(x))
 
 
 @pytest.mark.parametrize("f", [log_or_zero, sqrt_or_zero])
@@ -120,8 +128,8 @@ def test_take(mode, of_x, of_indices, axis, put, maybe_jit):
     def loss(x, i):
         return (f(x, i) ** 2).sum()
 
-    equal(maybe_jit(f)(x, given), f(SQUARE, indices))
-    equal(maybe_jit(jax.grad(loss))(x, given), jax.grad(loss)(SQUARE, indices))
+    equal(maybe_jit(f)(x, given), jax.jit(f)(SQUARE, indices))
+    equal(maybe_jit(jax.grad(loss))(x, given), jax.jit(jax.grad(loss))(SQUARE, indices))
 
 
 def test_what_is_read_is_sharded_as_the_indices_and_the_array_are(put, maybe_jit):

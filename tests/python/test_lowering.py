@@ -124,6 +124,64 @@ def test_programs_are_kept_by_function_and_types():
     assert lower(f, X) is not lower(f, X.astype(jnp.float16))
 
 
+def test_programs_of_one_text_differ_by_their_constants_trees_and_names():
+    def times(table):
+        return lambda x: x * table
+
+    def f(x):
+        return x
+
+    tables = [np.arange(3, dtype=np.float32), 2 + np.arange(3, dtype=np.float32)]
+    kept = [lower(times(table), X) for table in tables]
+    for one, table in zip(kept, tables, strict=True):
+        np.testing.assert_array_equal(one.constants[0].ravel(), table)
+    pair, pairs = lower(lambda x: (x, x + 1), X), lower(lambda x: [x, x + 1], X)
+    assert pair.source == pairs.source
+    assert pair.out_tree != pairs.out_tree
+    named, unnamed = lower(f, X), lower(lambda x: x, X)
+    assert named.source == unnamed.source
+    assert (repr(named), repr(unnamed)) == (
+        "lower(f: float32[2,3])",
+        "lower(<lambda>: float32[2,3])",
+    )
+
+
+def test_programs_differ_by_the_precision_and_the_kind_of_keys(x64):
+    def constant(x):
+        return jnp.ones(2).sum()
+
+    double = lower(constant, X.astype(jnp.float32)).source
+    jax.config.update("jax_enable_x64", False)
+    assert double != lower(constant, X.astype(jnp.float32)).source
+
+    def is_key(key):
+        return jnp.float32(jnp.issubdtype(key.dtype, jax.dtypes.prng_key))
+
+    key = jax.random.key(0)
+    assert "1.0f0" in lower(is_key, key).source
+    assert "0.0f0" in lower(is_key, jax.random.key_data(key)).source
+
+
+def test_a_function_that_cannot_be_hashed_is_lowered():
+    class Shift:
+        __hash__ = None
+
+        def __call__(self, x):
+            return x + 1
+
+    assert lower(Shift(), X).primitives == ("add",)
+
+
+def test_primitives_of_inner_programs_are_named():
+    found = lower(jax.checkpoint(lambda x: jnp.sin(x)), X).primitives
+    assert "sin" in found and list(found) == sorted(found)
+
+
+def test_other_arguments_than_those_it_was_lowered_for_are_refused():
+    with pytest.raises(pb.ArgumentTypeError, match="Lower the function again"):
+        lower(jnp.sin, X)((X, X))
+
+
 def test_a_function_is_traced_once_for_arguments_of_a_type(count_traces):
     traced = count_traces(lambda x: x + 1)
     lower(traced, X)
@@ -155,6 +213,30 @@ def test_what_cannot_be_differentiated_is_never_within_a_gradient():
     assert "lax.within_gradient(w)" in source
     assert "lax.within_gradient(x)" not in source
     assert "lax.cond(false, " in source
+    other = lowered(f, (one, one), wrt=(1,)).source
+    assert "lax.within_gradient(x)" in other
+    assert "lax.within_gradient(w)" not in other
+
+
+def test_what_is_made_of_an_integer_is_never_within_a_gradient():
+    def f(n):
+        half = n.astype(jnp.float32) / 2
+        return pb.cond(pb.within_gradient(half), lambda x: 10 * x, lambda x: x, half)
+
+    assert "lax.within_gradient" not in lower(f, np.int32(3)).source
+    assert "lax.within_gradient" in lower(f, np.float32(3)).source
+
+
+def test_aux_stands_beside_the_value():
+    from pybridge.lowering._lower import lowered
+
+    def f(x):
+        return x.sum(), x
+
+    assert lowered(f, (X,)).source != lowered(f, (X,), has_aux=True).source
+    for wrong in (lambda x: (x, x, x), lambda x: x):
+        with pytest.raises(pb.ArgumentTypeError, match=r"to return \(value, aux\)"):
+            lowered(wrong, (X,), has_aux=True)
 
 
 def test_the_order_of_what_cannot_be_differentiated_is_zero():
@@ -225,6 +307,10 @@ def test_a_function_that_cannot_be_traced_is_explained():
         lower(lambda x: x if x > 0 else -x, 1.0)
     with pytest.raises(NotImplementedError, match="shapes that do not depend on values"):
         lower(lambda x: x[x > 0], jnp.ones(3))
+    with pytest.raises(NotImplementedError, match="tracing raised TypeError"):
+        lower(lambda x: x + None, 1.0)
+    with pytest.raises(NotImplementedError, match="to return arrays and numbers"):
+        lower(lambda x: np.array("text"), 1.0)
 
 
 def test_float64_without_x64_is_refused_and_python_numbers_are_not():

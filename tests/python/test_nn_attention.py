@@ -82,7 +82,7 @@ def test_derivatives_of_both_orders(x64):
         y, scores = layer.apply(params, {}, x, mask=mask, bias=bias)[0]
         return jnp.sin(y).sum() + (scores**2).sum()
 
-    check_grads(loss, (params, x, draw(5, (3, 3))), order=2, atol=1e-5, rtol=1e-5)
+    check_grads(jax.jit(loss), (params, x, draw(5, (3, 3))), order=2, atol=1e-5, rtol=1e-5)
 
 
 def test_nobody_sees_what_is_behind_a_causal_mask():

@@ -74,7 +74,7 @@ def test_all_orders_of_derivative(cls, x64):
     def loss(params, x):
         return jnp.sum(forward(layer, params, x) ** 2)
 
-    check_grads(loss, (params, x), order=2, rtol=1e-5)
+    check_grads(jax.jit(loss), (params, x), order=2, rtol=1e-5)
 
 
 def test_transposed_is_the_gradient_of_conv(x64):

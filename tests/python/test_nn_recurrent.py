@@ -131,7 +131,7 @@ def test_derivatives_of_both_orders(kind, x64):
     def loss(params, x, hidden):
         return jnp.sin(jnp.stack(jax.tree.leaves(layer.apply(params, {}, x, hidden=hidden)[0])[1:]))
 
-    check_grads(loss, (params, x[:, :3], hidden), order=2, atol=1e-5, rtol=1e-5)
+    check_grads(jax.jit(loss), (params, x[:, :3], hidden), order=2, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("kind", "cell"), list(zip(LAYERS, CELLS, strict=True)))

@@ -9,7 +9,9 @@ depend on how XLA rounds, is the same in every version of JAX that pybridge supp
 
 from __future__ import annotations
 
+import itertools
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +64,8 @@ def draws(key: Any, shape: tuple[int, ...]) -> dict[str, Any]:
     return entry
 
 
-def table() -> dict[str, Any]:
-    """Ask JAX for everything in the file. Needs double precision."""
+def table(drawn: Collection[int] | None = None) -> dict[str, Any]:
+    """Ask JAX for what is in the file; `drawn`: which of the draws. Needs double precision."""
     given = keys()
     return {
         "bounds": list(BOUNDS),
@@ -85,7 +87,11 @@ def table() -> dict[str, Any]:
             for counter in COUNTERS
             for block in [cipher(key, counter)]
         ],
-        "draw": [draws(key, shape) for key in given for shape in SHAPES],
+        "draw": [
+            draws(key, shape)
+            for i, (key, shape) in enumerate(itertools.product(given, SHAPES))
+            if drawn is None or i in drawn
+        ],
     }
 
 
