@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from quick import by_day
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
@@ -18,10 +19,12 @@ from test_docs import (  # pyright: ignore[reportMissingImports]
     run_page,
 )
 
+# What a newcomer reads first. What the other pages show has tests of its own by day.
+BY_DAY = ["README.md", "docs/getting-started.md", "docs/how-to/call-julia-from-jax.md"]
 WITH_JULIA = [name for name in NAMES if any(block.julia for block in code_blocks(ROOT / name))]
 
 
-@pytest.mark.parametrize("name", WITH_JULIA)
+@pytest.mark.parametrize("name", by_day(WITH_JULIA, BY_DAY))
 def test_blocks_with_julia(name):
     assert run_page(ROOT / name, julia=True) > 0
 

@@ -7,7 +7,7 @@ include("setup.jl")
 
 const TYPES_AND_MODES = ((Float64, true),)
 
-@testset "PyBridge" begin
+@testset verbose=true "PyBridge" begin
     include("dropout.jl")
     include("rebuild.jl")
     include("nn_cases.jl")

@@ -8,7 +8,7 @@ include("setup.jl")
 
 const TYPES_AND_MODES = ((Float64, false), (Float32, true))
 
-@testset "PyBridge" begin
+@testset verbose=true "PyBridge" begin
     include("nn_cases.jl")
     include("nn_flux.jl")
     include("nn_systems.jl")

@@ -5,7 +5,7 @@
 
 include("setup.jl")
 
-@testset "PyBridge" begin
+@testset verbose=true "PyBridge" begin
     include("detection.jl")
     include("order.jl")
     include("cond.jl")
@@ -18,7 +18,7 @@ include("setup.jl")
     include("bridge.jl")
     include("pullbacks.jl")
     include("devices.jl")
-    include("scenarios.jl")
+    LONG && include("scenarios.jl")  # by day test_scenarios_julia.py has the table
     include("mooncake.jl")
     include("interface.jl")
     include("reversediff.jl")
