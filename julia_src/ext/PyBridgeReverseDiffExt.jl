@@ -115,7 +115,7 @@ is_on(x, tape) = (!ReverseDiff.hastape(x) || ReverseDiff.tape(x) === tape) &&
 
 # ReverseDiff does not see what a loop writes into an array.
 (k::PyBridge.Keeping)(x::Tracked) =
-    recorded(ȳ -> (PyBridge.slope(k)(ȳ),), (x,), k(bare(x)))
+    recorded(ȳ -> (PyBridge.linear_part(k)(ȳ),), (x,), k(bare(x)))
 
 struct Recording <: PyBridge.AbstractCarrier end
 PyBridge.carrier(::Union{Tracked,TrackedComplex}) = Recording()

@@ -95,7 +95,7 @@ backpropagate(y, ȳ) = Tracker.back!(y, ȳ; once=false)
 # Tracker does not see what a loop writes into an array.
 (k::PyBridge.Keeping)(x::Tracked) = Tracker.track(k, tracked(x))
 function Tracker._forward(k::PyBridge.Keeping, x)
-    return k(Tracker.data(x)), Δ -> (PyBridge.slope(k)(Δ),)
+    return k(Tracker.data(x)), Δ -> (PyBridge.linear_part(k)(Δ),)
 end
 
 # --- JAX functions ----------------------------------------------------------------------

@@ -1,5 +1,5 @@
-# Lowered programs on dual numbers: the slopes of the elementwise primitives, and products that
-# are taken on plain arrays.
+# Lowered programs on dual numbers: the partial derivatives of the elementwise primitives, and
+# products that are taken on plain arrays.
 
 using PyBridge.Lowering: Lowering
 
@@ -7,7 +7,7 @@ Lowering.mode(::Dual) = Lowering.Duals()
 Lowering.mode(::AbstractArray{<:Union{Dual,Complex{<:Dual}}}) = Lowering.Duals()
 Lowering.mode(::Complex{<:Dual}) = Lowering.Duals()
 
-"A function of numbers on dual ones, by its slopes."
+"A function of numbers on dual ones, by its partial derivatives."
 struct Lifted{S} <: Function
     scalar::S
 end
@@ -31,10 +31,10 @@ end
 @inline inner_value(::Type{T}, x::Dual{T}) where {T} = ForwardDiff.value(x)
 @inline term(::Type, scalar, i, y, values, x) = nothing
 @inline term(::Type{T}, scalar, i, y, values, x::Dual{T}) where {T} =
-    times(Lowering.slope(scalar, i, y, values...), ForwardDiff.partials(x))
-@inline times(slope, partials) = slope * partials
-@inline times(slope::Complex, partials) =
-    ForwardDiff.Partials(map(v -> slope * v, partials.values))
+    times(Lowering.partial(scalar, i, y, values...), ForwardDiff.partials(x))
+@inline times(derivative, partials) = derivative * partials
+@inline times(derivative::Complex, partials) =
+    ForwardDiff.Partials(map(v -> derivative * v, partials.values))
 @inline add_terms(term) = term
 @inline add_terms(::Nothing, terms...) = add_terms(terms...)
 @inline add_terms(::Nothing, ::Nothing, terms...) = add_terms(nothing, terms...)

@@ -12,7 +12,7 @@ function PyBridge.observe(::ForwardDiffBackend, f, args)
     return nothing
 end
 
-isfinite_slope(x::Dual) = all(isfinite, ForwardDiff.partials(x))
+has_finite_partials(x::Dual) = all(isfinite, ForwardDiff.partials(x))
 
 NNlib.within_gradient(::Watched) = (PyBridge.sight!(:asks, "within_gradient"); true)
 NNlib.within_gradient(::WatchedArray) = (PyBridge.sight!(:asks, "within_gradient"); true)
@@ -86,7 +86,7 @@ function watch_arrays()
     return nothing
 end
 
-# --- points without a slope ---------------------------------------------------------------
+# --- points without a derivative ----------------------------------------------------------
 
 function told(is_equal, answer)
     is_equal && PyBridge.sight!(:tie, "==")
@@ -113,7 +113,8 @@ Base.isone(x::Watched) = x == 1
 for f in (:sqrt, :cbrt, :log, :log2, :log10, :log1p, :asin, :acos, :acosh, :atanh, :inv)
     @eval function Base.$f(x::Watched)
         y = invoke($f, Tuple{Dual}, x)
-        isfinite_slope(x) && !isfinite_slope(y) && PyBridge.sight!(:singular, $(string(f)))
+        has_finite_partials(x) && !has_finite_partials(y) &&
+            PyBridge.sight!(:singular, $(string(f)))
         return y
     end
 end

@@ -1,4 +1,4 @@
-# What a function does on the way to its value: the questions that it asks, the slopes and
+# What a function does on the way to its value: the questions that it asks, the derivatives and
 # digits that it drops, the arrays that it writes into. It is run on numbers, or under
 # rules, of PyBridge's own, whose methods tell. Nothing else is of their types: nobody
 # else's result depends on this.
@@ -136,8 +136,8 @@ function sight_rule!(f, args, y, back, method)
         is_same = isapprox(pairing(w, y), value(0); rtol=1e-8, atol=1e-300)
         is_same || push!(kinds, :other_value)
         x̄s = Base.tail(Tuple(back(w)))
-        slope = sum(i -> float(pairing(unthunk(x̄s[i]), vs[i])), numbers)
-        is_slope(value, slope) || push!(kinds, :wrong_rule)
+        derivative = sum(i -> float(pairing(unthunk(x̄s[i]), vs[i])), numbers)
+        is_derivative(value, derivative) || push!(kinds, :wrong_rule)
     end
     name = f isa Function || f isa Type ? nameof(f) : nameof(typeof(f))
     for kind in kinds
@@ -149,9 +149,9 @@ end
 
 is_moving(x) = x isa Leaf && real(eltype(x)) <: AbstractFloat
 
-# Tell whether `slope` can be that of `value` at 0: by central differences, extrapolated, of
-# which the two that agree best count. Between the slopes of a kink any is.
-function is_slope(value, slope)
+# Tell whether `derivative` can be that of `value` at 0: by central differences, extrapolated, of
+# which the two that agree best count. Between the one-sided ones of a kink any is.
+function is_derivative(value, derivative)
     left, right = (value(0) - value(-1e-6)) / 1e-6, (value(1e-6) - value(0)) / 1e-6
     abs(right - left) > 1e-3 * (abs(left) + abs(right)) + 1e-6 && return true
     central(h) = (value(h) - value(-h)) / 2h
@@ -159,8 +159,8 @@ function is_slope(value, slope)
     found = map(h -> (4 * central(h / 2) - central(h)) / 3, steps)
     error, best = findmin(abs.(diff(found)))
     isfinite(error) || return true
-    scale = abs(slope) + abs(found[best])
-    return abs(slope - found[best]) <= 10 * error + 1e-6 * scale + 1e-9
+    scale = abs(derivative) + abs(found[best])
+    return abs(derivative - found[best]) <= 10 * error + 1e-6 * scale + 1e-9
 end
 
 "Tell whether a rule is the caller's own, and not a package's."

@@ -1,4 +1,4 @@
-# Running sums, products, extremes: y[i] = f(y[i-1], x[i]), with the slopes of `f`.
+# Running sums, products, extremes: y[i] = f(y[i-1], x[i]), with partial derivatives.
 
 for (name, step) in ((:cumsum, :add), (:cumprod, :mul), (:cummax, :max), (:cummin, :min),
     (:cumlogsumexp, :logaddexp))
@@ -63,8 +63,8 @@ function pull_running(f, ȳ, y, x, dim, back)
     for k in length(order):-1:2
         here, previous = order[k], order[k-1]
         a, b, c = at(y, previous), at(x, here), at(y, here)
-        at(x̄, here) .= carried .* conj.(slope.(Ref(f), Ref(Val(2)), c, a, b))
-        carried = at(ȳ, previous) .+ carried .* conj.(slope.(Ref(f), Ref(Val(1)), c, a, b))
+        at(x̄, here) .= carried .* conj.(partial.(Ref(f), Ref(Val(2)), c, a, b))
+        carried = at(ȳ, previous) .+ carried .* conj.(partial.(Ref(f), Ref(Val(1)), c, a, b))
     end
     at(x̄, first(order)) .= carried
     return x̄

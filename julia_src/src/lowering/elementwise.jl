@@ -1,4 +1,4 @@
-# Elementwise primitives: one function of numbers each, with its slopes.
+# Elementwise primitives: one function of numbers each, with its partial derivatives.
 
 "An elementwise primitive; the function of numbers is `Scalar{name}`."
 struct Elementwise{name} <: AbstractPrimitive end
@@ -7,25 +7,25 @@ struct Elementwise{name} <: AbstractPrimitive end
 struct Scalar{name} <: Function end
 
 """
-    slope(scalar, ::Val{i}, y, xs...)
+    partial(scalar, ::Val{i}, y, xs...)
 
 The derivative of a function of numbers by its argument number `i`, where its value is `y`.
 """
-function slope end
+function partial end
 
 """
-    @elementwise name(x, y) = value  (slope by x, slope by y)
+    @elementwise name(x, y) = value  (derivative by x, derivative by y)
 
-Define an elementwise primitive. In the slopes, `Ω` is the value. A slope `0` means that no
-derivative passes.
+Define an elementwise primitive. In the partial derivatives, `Ω` is the value. One that is `0`
+means that no derivative passes.
 """
-macro elementwise(definition, slopes)
+macro elementwise(definition, partials)
     call, value = definition.args
     name, arguments = call.args[1], call.args[2:end]
     scalar = :(Scalar{$(QuoteNode(name))})
     names = map(a -> a isa Symbol ? a : a.args[1], arguments)
-    methods = map(enumerate(slopes.args)) do (i, formula)
-        :(slope(::$scalar, ::Val{$i}, Ω, $(names...)) = $formula)
+    methods = map(enumerate(partials.args)) do (i, formula)
+        :(partial(::$scalar, ::Val{$i}, Ω, $(names...)) = $formula)
     end
     return esc(quote
         @inline (::$scalar)($(arguments...)) = $value
@@ -64,7 +64,7 @@ end
 "The cotangent of an argument from that of the value, for numbers."
 struct Steeper{name,i} <: Function end
 @inline function (::Steeper{name,i})(ȳ, y, xs...) where {name,i}
-    return ȳ * conj(slope(Scalar{name}(), Val(i), y, xs...))
+    return ȳ * conj(partial(Scalar{name}(), Val(i), y, xs...))
 end
 
 "Sum a cotangent over the axes along which its argument was repeated."
@@ -91,7 +91,7 @@ const FloatOrComplex = Union{AbstractFloat,Complex}
 @elementwise square(x) = x * x (2 * x,)
 @elementwise max(x, y) = larger(x, y) (share(x, y, Ω), share(y, x, Ω))
 @elementwise min(x, y) = smaller(x, y) (share(x, y, Ω), share(y, x, Ω))
-@elementwise pow(x, y) = power(x, y) (power_slope(x, y), power_log(x, y, Ω))
+@elementwise pow(x, y) = power(x, y) (power_partial(x, y), power_log(x, y, Ω))
 @elementwise real(x) = Base.real(x) (1,)
 @elementwise conj(x) = Base.conj(x) (1,)
 
@@ -132,7 +132,7 @@ end
 @inline power(x::T, y::Integer) where {T<:AbstractFloat} = x^y
 @inline power(x::T, y::Integer) where {T<:Integer} =
     y < 0 ? (x == 1 ? x : x == -1 ? (isodd(y) ? x : -x) : zero(T)) : x^y
-@inline power_slope(x, y) =
+@inline power_partial(x, y) =
     ifelse(y == 0, zero(x * y), y * power(x, ifelse(y == 0, one(y), y - one(y))))
 @inline power_log(x, y, Ω) =
     iszero(x) && Base.real(y) > 0 ? zero(Ω) :

@@ -4,34 +4,34 @@
     applied(Scalar{:igamma_grad_a}(), a, x), applied(Scalar{:gamma_density}(), a, x))
 @elementwise igammac(a, x) = igammac_value(a, x) (
     -applied(Scalar{:igamma_grad_a}(), a, x), -applied(Scalar{:gamma_density}(), a, x))
-# The second slope by `a` has no formula; JAX refuses it.
+# The second partial derivative by `a` has no formula; JAX refuses it.
 @elementwise igamma_grad_a(a, x) = igamma_grad_a_value(a, x) (
-    oftype(Ω, NaN), applied(Scalar{:gamma_density}(), a, x) * log_slope(a, x))
+    oftype(Ω, NaN), applied(Scalar{:gamma_density}(), a, x) * log_partial(a, x))
 @elementwise random_gamma_grad(a, x) = random_gamma_grad_value(a, x) (
     oftype(Ω, NaN), oftype(Ω, NaN))
 @elementwise gamma_density(a, x) = gamma_density_value(a, x) (
-    Ω * log_slope(a, x), Ω * ((a - 1) / x - 1))
+    Ω * log_partial(a, x), Ω * ((a - 1) / x - 1))
 
 # A random number of the gamma distribution as a function of its shape: where the
 # distribution function stays the same. `gamma_log_sample` is its logarithm.
 @elementwise gamma_sample(y, a) = y (1, applied(Scalar{:random_gamma_grad}(), a, y))
-@elementwise gamma_log_sample(y, a) = y (1, log_sample_slope(y, a))
-@inline function log_sample_slope(y, a)
+@elementwise gamma_log_sample(y, a) = y (1, log_sample_partial(y, a))
+@inline function log_sample_partial(y, a)
     sample = Base.exp(y)
     sample = iszero(primal(sample)) ? oftype(sample, floatmin(primal(sample))) : sample
     return applied(Scalar{:random_gamma_grad}(), a, sample) / sample
 end
 
-@inline log_slope(a, x) = Base.log(x) - applied(Scalar{:digamma}(), a)
+@inline log_partial(a, x) = Base.log(x) - applied(Scalar{:digamma}(), a)
 
-# JAX has the slope by `x` alone; the other two are the truth.
+# JAX has the partial derivative by `x` alone; the other two are the truth.
 @elementwise regularized_incomplete_beta(a, b, x) = beta_value(a, b, x) (
-    beta_slope(a, b, x, 1), beta_slope(a, b, x, 2),
+    beta_partial(a, b, x, 1), beta_partial(a, b, x, 2),
     applied(Scalar{:beta_density}(), a, b, x))
 @elementwise beta_density(a, b, x) = beta_density_value(a, b, x) (
-    Ω * (Base.log(x) + sum_slope(a, b, a)), Ω * (Base.log1p(-x) + sum_slope(a, b, b)),
+    Ω * (Base.log(x) + sum_partial(a, b, a)), Ω * (Base.log1p(-x) + sum_partial(a, b, b)),
     Ω * ((a - 1) / x - (b - 1) / (1 - x)))
-@inline sum_slope(a, b, c) =
+@inline sum_partial(a, b, c) =
     applied(Scalar{:digamma}(), a + b) - applied(Scalar{:digamma}(), c)
 
 for value in (:igamma_value, :igammac_value, :igamma_grad_a_value, :random_gamma_grad_value,
@@ -39,8 +39,8 @@ for value in (:igamma_value, :igammac_value, :igamma_grad_a_value, :random_gamma
     @eval $value(x::T, xs::Vararg{T}) where {T<:Union{Float16,Float32}} =
         T($value(Float64(x), map(Float64, xs)...))
 end
-beta_slope(a::T, b::T, x::T, i) where {T<:Union{Float16,Float32}} =
-    T(beta_slope(Float64(a), Float64(b), Float64(x), i))
+beta_partial(a::T, b::T, x::T, i) where {T<:Union{Float16,Float32}} =
+    T(beta_partial(Float64(a), Float64(b), Float64(x), i))
 
 # --- weights without cancellation: Loader, "Fast and accurate computation of binomial
 # probabilities", 2000 ---------------------------------------------------------------------
@@ -119,8 +119,8 @@ function nearly_normal(a, x, side)
 end
 
 # Abramowitz and Stegun, 6.5.29 and 6.5.31. `a` can have a small imaginary part, which
-# carries the slope by `a` (Squire and Trapp, "Using complex variables to estimate
-# derivatives", 1998).
+# carries the partial derivative by `a` (Squire and Trapp, "Using complex variables to
+# estimate derivatives", 1998).
 function gamma_series(a, x)
     total = term = one(a)
     for k in 1:10^6
@@ -157,34 +157,34 @@ negligible(change::Complex, total) = negligible(real(change), real(total)) &&
     negligible(imag(change), imag(total))
 
 const STEP = 1e-100
-"The value and the slope of an analytic function of one number."
-function with_slope(f, a)
+"The value and the derivative of an analytic function of one number."
+function with_derivative(f, a)
     y = f(complex(a, STEP))
     return real(y), imag(y) / STEP
 end
 
-# The slope of the lower function by `a`, over its slope by `x`.
-function gamma_slope_ratio(a, x)
+# The partial derivative of the lower function by `a`, over its partial derivative by `x`.
+function gamma_partial_ratio(a, x)
     a > LARGE_SHAPE && return -1 - (x - a) / (2a)
     if in_upper_tail(a, x)
-        value, slope = with_slope(a -> gamma_fraction(a, x), a)
-        return -x * (value * (log(x) - digamma_value(a)) + slope)
+        value, derivative = with_derivative(a -> gamma_fraction(a, x), a)
+        return -x * (value * (log(x) - digamma_value(a)) + derivative)
     end
-    value, slope = with_slope(a -> gamma_series(a, x), a)
-    return x / a * (value * (log(x) - digamma_value(a + 1)) + slope)
+    value, derivative = with_derivative(a -> gamma_series(a, x), a)
+    return x / a * (value * (log(x) - digamma_value(a + 1)) + derivative)
 end
 
-slope_outside(a, x) = isnan(a) | isnan(x) | (x < 0) | (a <= 0)
+outside_of_domain(a, x) = isnan(a) | isnan(x) | (x < 0) | (a <= 0)
 function igamma_grad_a_value(a::Float64, x::Float64)
-    slope_outside(a, x) && return NaN
+    outside_of_domain(a, x) && return NaN
     (x == 0) | isinf(x) | isinf(a) && return 0.0
     weight = gamma_weight(a, x)
-    return weight == 0 ? 0.0 : gamma_slope_ratio(a, x) * (weight * a / x)
+    return weight == 0 ? 0.0 : gamma_partial_ratio(a, x) * (weight * a / x)
 end
 function random_gamma_grad_value(a::Float64, x::Float64)
-    slope_outside(a, x) && return NaN
+    outside_of_domain(a, x) && return NaN
     x == 0 && return 0.0
-    return -gamma_slope_ratio(a, x)
+    return -gamma_partial_ratio(a, x)
 end
 
 function gamma_density_value(a::Float64, x::Float64)
@@ -219,27 +219,27 @@ function beta_term(a, b, x, k)
     return -(a + m) * (a + b + m) * x / ((a + 2m) * (a + 2m + 1))
 end
 
-# The slope by `a` (`i == 1`) or `b`.
-function beta_slope(a::Float64, b::Float64, x::Float64, i)
+# The partial derivative by `a` (`i == 1`) or `b`.
+function beta_partial(a::Float64, b::Float64, x::Float64, i)
     y = 1 - x
     isnan(beta_value(a, b, x)) && return NaN
     (x == 0) | (y == 0) | (a == 0) | (b == 0) | isinf(a) | isinf(b) && return 0.0
-    near_zero(a, b, x) && return beta_part_slope(a, b, x, y, i)
-    return -beta_part_slope(b, a, y, x, 3 - i)
+    near_zero(a, b, x) && return beta_part_derivative(a, b, x, y, i)
+    return -beta_part_derivative(b, a, y, x, 3 - i)
 end
-function beta_part_slope(a, b, x, y, i)
+function beta_part_derivative(a, b, x, y, i)
     weight = beta_weight(a, b, x, y) / a
     if i == 1
-        value, slope = with_slope(a -> beta_fraction(a, b, x), a)
+        value, derivative = with_derivative(a -> beta_fraction(a, b, x), a)
         direct = log(x) - digamma_value(a + 1) + digamma_value(a + b)
-        return weight * (value * direct + slope)
+        return weight * (value * direct + derivative)
     end
-    value, slope = with_slope(b -> beta_fraction(a, b, x), b)
+    value, derivative = with_derivative(b -> beta_fraction(a, b, x), b)
     direct = log(y) - digamma_value(b) + digamma_value(a + b)
-    return weight * (value * direct + slope)
+    return weight * (value * direct + derivative)
 end
-# A slope of the slope has no formula here.
-beta_slope(a, b, x, i) = oftype(a + b + x, NaN)
+# A second derivative has no formula here.
+beta_partial(a, b, x, i) = oftype(a + b + x, NaN)
 
 function beta_density_value(a::Float64, b::Float64, x::Float64)
     0 <= x <= 1 || return NaN

@@ -26,7 +26,7 @@ const two_over_root_pi = 1.1283791670955126
 @elementwise digamma(x) = digamma_value(x) (
     applied(Scalar{:polygamma}(), one(primal(x)), x),)
 
-"A function of numbers inside a slope, where the numbers can be dual ones themselves."
+"A function of numbers inside a partial derivative, where they can be dual ones themselves."
 @inline applied(scalar::Scalar, xs...) = lifted(modes(xs), scalar)(xs...)
 
 # Abramowitz and Stegun, 6.3.6 (recurrence), 6.3.7 (reflection) and 6.3.18 (series).

@@ -2,18 +2,18 @@
 # types are computed in Float64.
 
 @elementwise zeta(s, q) = zeta_value(s, q) (
-    zeta_slope(s, q), -s * applied(Scalar{:zeta}(), s + 1, q))
-# A function of whole `n`: it has no slope by it, and JAX refuses one.
+    zeta_partial(s, q), -s * applied(Scalar{:zeta}(), s + 1, q))
+# A function of whole `n`: it has no partial derivative by it, and JAX refuses one.
 @elementwise polygamma(n, x) = polygamma_value(n, x) (
     oftype(Ω, NaN), applied(Scalar{:polygamma}(), n + 1, x))
 @elementwise bessel_i0e(x) = i0e_value(x) (
     applied(Scalar{:bessel_i1e}(), x) - sign_of(x) * Ω,)
-@elementwise bessel_i1e(x) = i1e_value(x) (i1e_slope(x, Ω),)
+@elementwise bessel_i1e(x) = i1e_value(x) (i1e_partial(x, Ω),)
 
-i1e_slope(x, Ω) = Base.abs(primal(x)) <= eps(typeof(primal(x))) ? oftype(Ω, 0.5) :
+i1e_partial(x, Ω) = Base.abs(primal(x)) <= eps(typeof(primal(x))) ? oftype(Ω, 0.5) :
     applied(Scalar{:bessel_i0e}(), x) - Ω * (sign_of(x) + inv(x))
 
-for value in (:zeta_value, :zeta_slope, :polygamma_value, :i0e_value, :i1e_value)
+for value in (:zeta_value, :zeta_partial, :polygamma_value, :i0e_value, :i1e_value)
     @eval $value(x::T, xs::Vararg{T}) where {T<:Union{Float16,Float32}} =
         T($value(Float64(x), map(Float64, xs)...))
 end
@@ -30,12 +30,12 @@ end
 
 iseven_number(s) = isinteger(s) && iszero(Base.rem(s, 2))
 
-"The slope by `s`; the imaginary part carries it."
-function zeta_slope(s::Float64, q::Float64)
+"The partial derivative by `s`; the imaginary part carries it."
+function zeta_partial(s::Float64, q::Float64)
     (s > 1) & (q > 0) || return NaN
-    return last(with_slope(s -> zeta_sum(s, q), s))
+    return last(with_derivative(s -> zeta_sum(s, q), s))
 end
-zeta_slope(s, q) = oftype(s + q, NaN)
+zeta_partial(s, q) = oftype(s + q, NaN)
 
 # Twice the Bernoulli numbers over factorials: B(2j) / (2j)!.
 const BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160,

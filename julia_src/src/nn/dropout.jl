@@ -189,13 +189,13 @@ function (k::Keeping)(x)
 end
 
 # Derivatives pass through the elements that were kept; it is dropout again, with the same mask.
-slope(k::Keeping{M,T}) where {M,T} = Keeping(k.keep, k.scale, -zero(T), zero(T))
+linear_part(k::Keeping{M,T}) where {M,T} = Keeping(k.keep, k.scale, -zero(T), zero(T))
 
 function ChainRulesCore.rrule(k::Keeping, x::AbstractArray)
     project = ProjectTo(x)
     function keeping_pullback(ȳ)
         ȳ = unthunk(ȳ)
-        return (NoTangent(), ȳ isa AbstractZero ? ȳ : project(slope(k)(ȳ)))
+        return (NoTangent(), ȳ isa AbstractZero ? ȳ : project(linear_part(k)(ȳ)))
     end
     return k(x), keeping_pullback
 end

@@ -130,7 +130,7 @@ end
 
 function retreat(cell::RNNCell, weight, _, gates, h, h̄)
     inner = gates .+ weight * h
-    ā = h̄ .* slopes(NNlib.fast_act(cell.activation, gates), inner)
+    ā = h̄ .* derivatives(NNlib.fast_act(cell.activation, gates), inner)
     return ā, ā, nothing, weight' * ā
 end
 
@@ -185,7 +185,7 @@ function retreat(cell::Union{GRUCell,GRUv3Cell}, weight, candidate, gates, h, h�
 end
 
 "The derivative of an elementwise function, by its rule or in forward mode."
-function slopes(f, xs)
+function derivatives(f, xs)
     ChainRulesCore.rrule(f, one(eltype(xs))) === nothing &&
         return directional(moved -> f.(first(moved)), (xs,), Direction{(1,)}((one.(xs),)))
     return map(x -> unthunk(last(last(ChainRulesCore.rrule(f, x))(one(x)))), xs)

@@ -77,11 +77,11 @@ class Plot:
     def lines(self) -> Iterator[tuple[str, tuple[float, ...]]]:
         """The class and the ends of each straight line: x1, y1, x2, y2."""
         first, last = self.steps
-        slopes = [("left-derivative", self.curve.left, first, 0.0)]
-        slopes += [("right-derivative", self.curve.right, 0.0, last)]
+        derivatives = [("left-derivative", self.curve.left, first, 0.0)]
+        derivatives += [("right-derivative", self.curve.right, 0.0, last)]
         reach = first * _REACH, last * _REACH
-        slopes += [(look, derivative, *reach) for look, derivative, _ in self._choices()]
-        for look, derivative, begin, end in slopes:
+        derivatives += [(look, derivative, *reach) for look, derivative, _ in self._choices()]
+        for look, derivative, begin, end in derivatives:
             if not math.isnan(derivative) and math.isfinite(self.middle):
                 yield look, self._ends(derivative, begin, end)
 
