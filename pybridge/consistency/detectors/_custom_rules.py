@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ...finite import TOLERANCES, Curve, directional_derivative
 from ...jaxprs import (
@@ -21,6 +21,7 @@ from ...jaxprs import (
     jax_function,
 )
 from ..subject import Arrays, Place, Seen, first_place, moved, walk
+from .precision import NotFollowedError, run_by_steps
 
 RULES = frozenset(RULED_CALLS)
 
@@ -105,21 +106,29 @@ def faulty_rules(closed: ClosedJaxpr, xs: Arrays, eps: float) -> list[RuleFault]
 
 def _compare_value(seen: Seen, eps: float) -> RuleFault | None:
     moving = [i for i, x in enumerate(seen.ins) if _moves(x)]
+    point = [jnp.asarray(seen.ins[i]) for i in moving]
 
     def run(*xs: Any) -> list[Any]:
         return seen.run_with(moving, xs)
 
-    point = [jnp.asarray(seen.ins[i]) for i in moving]
-    if seen.eqn.primitive.name == "custom_jvp_call":
-        inside, _ = jax.jvp(run, point, [jnp.zeros_like(x) for x in point])
-    else:
-        inside, _ = jax.vjp(run, *point)
+    def plain_and_inside(*xs: Any) -> Any:
+        if seen.eqn.primitive.name == "custom_jvp_call":
+            inside, _ = jax.jvp(run, xs, tuple(map(jnp.zeros_like, xs)))
+        else:
+            inside, _ = jax.vjp(run, *xs)
+        return run(*xs), inside
+
     # Op by op on both sides: what XLA would fuse differently is no fault of the rule.
+    both = jax.make_jaxpr(plain_and_inside)(*point)
+    try:
+        results = run_by_steps(both, point)
+    except NotFollowedError:
+        results = list(map(np.asarray, jaxpr_as_fun(both)(*point)))
+    plain, inside = results[: len(results) // 2], results[len(results) // 2 :]
     best = None
     sizes = [float(np.max(np.abs(x), initial=0.0)) for x in map(np.asarray, point)]
     smallest = 1e-3 * max(sizes, default=0.0) if eps else 0.0
-    for a, b in zip(seen.outs, inside, strict=True):
-        a, b = np.asarray(a), np.asarray(b)
+    for a, b in zip(plain, inside, strict=True):
         if not _moves(a) or not a.size:
             continue
         with np.errstate(all="ignore"):
@@ -169,11 +178,12 @@ def _is_wrong(seen: Seen, eps: float) -> bool:
     rng = np.random.default_rng(0)
     constants = closed_over(seen.eqn)
     moving = [i for i, x in enumerate(seen.ins) if i >= constants and _moves(x)]
-    kept = [i for i, y in enumerate(seen.outs) if _moves(y)]
+    results = [v.aval for v in seen.eqn.outvars]
+    kept = [i for i, y in enumerate(results) if _moves(y)]
     point = [np.asarray(seen.ins[i]) for i in moving]
     speeds = [rng.standard_normal(x.shape) * np.maximum(1.0, np.abs(x)) for x in point]
     vs = [np.asarray(speed, x.dtype) for speed, x in zip(speeds, point, strict=True)]
-    weights = [np.asarray(rng.uniform(0.5, 1.5, np.shape(seen.outs[i]))) for i in kept]
+    weights = [np.asarray(rng.uniform(0.5, 1.5, results[i].shape)) for i in kept]
 
     def total(*xs: Any) -> Any:
         outs = seen.run_with(moving, xs)

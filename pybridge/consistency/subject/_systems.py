@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -78,8 +79,9 @@ class JaxSystem:
     def __init__(self, subject: Subject, weighted: Weighted):
         """Compile nothing yet."""
         self._subject = subject
-        # The directions of the last point at which one program gave everything; None if none did.
-        self._lines: Arrays | None = None
+        # What gave value and gradient at the last point, and gives them at others; None if nothing.
+        self._known: Callable[[Arrays], Any] | None = None
+        self._has_forward = True
         call, gradient, forward = (
             subject.call,
             weighted.value_and_gradient,
@@ -94,8 +96,8 @@ class JaxSystem:
             return jax.jvp(lambda *xs: gradient(xs)[1], tuple(xs), tuple(vs))
 
         def everything(xs: Arrays, lines: Arrays) -> Any:
-            tangents = lax.map(lambda vs: forward(xs, vs)[1], tuple(lines))
-            return call(xs), gradient(xs), (forward(xs, [v[0] for v in lines])[0], tangents)
+            ys, tangents = lax.map(lambda vs: forward(xs, vs), tuple(lines))
+            return call(xs), gradient(xs), (tuple(y[0] for y in ys), tangents)
 
         self.plain, self.reverse, self.forward = wrap(call), wrap(gradient), wrap(forward)
         self.second, self._everything = wrap(second), wrap(everything)
@@ -122,21 +124,23 @@ class JaxSystem:
         if not self._subject.traced or not lines:
             return None
         stacked = tuple(np.stack(parts) for parts in zip(*lines, strict=True))
-        self._lines = None
-        with contextlib.suppress(Exception):
-            plain, reverse, (ys, tangents) = jax.tree.map(
-                np.asarray, self._everything(tuple(xs), stacked)
-            )
-            self._lines = stacked
-            return AtOnce(plain, reverse, (ys, list(zip(*tangents, strict=True))))
+        self._known = None
+        if self._has_forward:
+            with contextlib.suppress(Exception):
+                program = partial(self._everything, lines=stacked)
+                plain, reverse, (ys, tangents) = jax.tree.map(np.asarray, program(tuple(xs)))
+                self._known = program
+                return AtOnce(plain, reverse, (ys, list(zip(*tangents, strict=True))))
+            self._has_forward = False  # it is not traced again at every point
         with contextlib.suppress(Exception):
             plain, reverse = jax.tree.map(np.asarray, self._backward(tuple(xs)))
+            self._known = self._backward
             return AtOnce(plain, reverse, None)
         return None
 
     def values(self, xs: Arrays, vs: Arrays, ts: np.ndarray) -> np.ndarray:
         """Compute the outputs at several distances along a line, a row for each."""
-        if not self._is_short or self._lines is None:
+        if not self._is_short or self._known is None:
             return self._many_values(xs, vs, ts)
         return np.stack([self._weighted.flat(plain) for plain, _ in self._each(xs, vs, ts)])
 
@@ -150,12 +154,9 @@ class JaxSystem:
 
     def _each(self, xs: Arrays, vs: Arrays, ts: np.ndarray) -> Iterator[tuple[Arrays, Arrays]]:
         """Compute value and gradient along a line with the programs that are compiled already."""
+        program = self._known or self._backward
         for t in ts:
-            there = moved(xs, vs, t)
-            if self._lines is not None:
-                plain, (_, gs), _ = self._everything(there, self._lines)
-            else:
-                plain, (_, gs) = self._backward(there)
+            plain, (_, gs), *_ = program(moved(xs, vs, t))
             yield plain, gs
 
 

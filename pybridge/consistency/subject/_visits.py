@@ -13,6 +13,7 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from ...jaxprs import (
     Evaluator,
     Location,
+    called_program,
     contains,
     cut_program,
     evaluate_equation,
@@ -29,16 +30,18 @@ class Seen(NamedTuple):
     Attributes:
         eqn: its equation.
         ins: the operands.
-        outs: the results.
         line: the user's line; that of the call around it where it has none of its own.
         run: the operation as a function of the operands.
     """
 
     eqn: Any
     ins: list[Any]
-    outs: list[Any]
     line: Location | None
     run: Callable[[Sequence[Any]], list[Any]]
+
+    def outs(self) -> list[Any]:
+        """Compute the results."""
+        return self.run(self.ins)
 
     def run_with(self, places: Sequence[int], xs: Sequence[Any]) -> list[Any]:
         """Run it with other operands at some places."""
@@ -60,8 +63,10 @@ def walk(
     names: frozenset[str],
     visit: Visit,
     outer: Location | None = None,
-) -> list[Any]:
+) -> None:
     """Run a program, calling `visit` with what operations of some names meet.
+
+    What comes after the last of them is not run.
 
     Args:
         closed: the program.
@@ -69,11 +74,21 @@ def walk(
         names: of the operations to visit. What lies between them is compiled.
         visit: is called for each, in order; an inner operation before the one around it.
         outer: the line that calls the program, for operations that have none of their own.
-
-    Returns:
-        The program's results.
     """
-    return _Walk(names, visit).run(closed, args, outer)
+    jaxpr = closed.jaxpr
+    met = [position for position, eqn in enumerate(jaxpr.eqns) if _meets(eqn, names)]
+    if met:
+        invars, eqns = [*jaxpr.constvars, *jaxpr.invars], jaxpr.eqns[: met[-1] + 1]
+        start = cut_program(closed, eqns, invars, [])
+        _Walk(names, visit).run(start, [*closed.consts, *args], outer)
+
+
+def _meets(eqn: Any, names: frozenset[str]) -> bool:
+    return eqn.primitive.name in names or _holds(eqn, names)
+
+
+def _holds(eqn: Any, names: frozenset[str]) -> bool:
+    return any(contains(inner, names) for inner in inner_jaxprs(eqn))
 
 
 class _Walk(Evaluator[Any, Location | None]):
@@ -99,19 +114,22 @@ class _Walk(Evaluator[Any, Location | None]):
                 waiting.clear()
 
         for position, eqn in enumerate(jaxpr.eqns):
-            inside = any(contains(inner, self._names) for inner in inner_jaxprs(eqn))
-            if eqn.primitive.name not in self._names and not inside:
+            if not _meets(eqn, self._names):
                 waiting.append(eqn)
                 continue
             flush(position)
             ins = [read(atom) for atom in eqn.invars]
             line = user_line(eqn) or around
-            run = partial(evaluate_equation, program, eqn)
-            outs = self.enter(eqn, ins, line) if inside else None
-            outs = outs if outs is not None else run(ins)
+            outs = self.enter(eqn, ins, line) if _holds(eqn, self._names) else None
+            seen = Seen(eqn, ins, line, partial(evaluate_equation, program, eqn))
             if eqn.primitive.name in self._names:
-                self._visit(Seen(eqn, ins, outs, line, run))
-            env.update(zip(eqn.outvars, outs, strict=True))
+                self._visit(seen)
+            if outs is not None:
+                env.update(zip(eqn.outvars, outs, strict=True))
+            elif called_program(eqn) is not None:
+                waiting.append(eqn)  # compiled with what follows, not operation by operation
+            elif any(v in last_use for v in eqn.outvars):
+                env.update(zip(eqn.outvars, seen.outs(), strict=True))
         flush(len(jaxpr.eqns))
         return [read(atom) for atom in jaxpr.outvars]
 
@@ -155,10 +173,10 @@ _MOST_PROGRAMS = 64
 
 def _compiled(closed: ClosedJaxpr, eqns: list[Any], needed: list[Any], results: list[Any]) -> Any:
     """Compile some equations, once for all walks through the same program."""
-    key = (id(closed.jaxpr), id(eqns[0]), len(eqns), *map(id, needed), -1, *map(id, results))
+    key = (id(eqns[0]), len(eqns), *map(id, needed), -1, *map(id, results))
     if key not in _PROGRAMS:
         while len(_PROGRAMS) >= _MOST_PROGRAMS:
             _PROGRAMS.pop(next(iter(_PROGRAMS)))
         part = cut_program(closed, list(eqns), needed, results)
-        _PROGRAMS[key] = (closed.jaxpr, list(eqns), compiled(jaxpr_as_fun(part), part))
+        _PROGRAMS[key] = (list(eqns), compiled(jaxpr_as_fun(part), part))
     return _PROGRAMS[key][-1]

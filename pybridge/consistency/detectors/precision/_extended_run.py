@@ -13,8 +13,9 @@ from ....jaxprs import FOLLOWED, SOLVERS, CallSite, Recording, jax_function
 from ._extended_arithmetic import run_equation
 from ._precisions import is_inexact, is_key, rounded
 
-# A run that takes longer is given up.
+# A run that takes longer is given up. XLA compiles in the time of a few thousand steps.
 _MOST_STEPS = 20_000
+_FEW_STEPS = 2_000
 _MOST_ELEMENTS = 4_000_000
 
 
@@ -33,10 +34,10 @@ class ExtendedRun(Recording):
 
     enters = FOLLOWED | SOLVERS
 
-    def __init__(self, *is_wide: bool):
-        """Begin a run in some precisions."""
+    def __init__(self, *is_wide: bool, most_steps: int = _MOST_STEPS):
+        """Begin a run in some precisions, of so many steps at most."""
         super().__init__()
-        self.is_wide = is_wide
+        self.is_wide, self._most_steps = is_wide, most_steps
         self._elements = 0
 
     def results(self) -> list[np.ndarray]:
@@ -51,7 +52,7 @@ class ExtendedRun(Recording):
         return super().keep(tuple(value))
 
     def keep_step(self, *parts: Any) -> list[int]:
-        if len(self.steps) >= _MOST_STEPS:
+        if len(self.steps) >= self._most_steps:
             raise NotFollowedError("too many steps")
         return super().keep_step(*parts)
 
@@ -112,7 +113,28 @@ def run_extended(closed: ClosedJaxpr, xs: Sequence[Any], *, beside: bool = False
     Raises:
         NotFollowedError: the program is too long, or holds something that cannot be run.
     """
-    run = ExtendedRun(False, True) if beside else ExtendedRun(True)
+    return _run(ExtendedRun(False, True) if beside else ExtendedRun(True), closed, xs)
+
+
+def run_by_steps(closed: ClosedJaxpr, xs: Sequence[Any]) -> list[np.ndarray]:
+    """Run a short program in the precision that it declares, each operation rounded on its own.
+
+    Nothing is compiled, so that no operations are fused.
+
+    Args:
+        closed: the program.
+        xs: its arguments.
+
+    Returns:
+        Its results.
+
+    Raises:
+        NotFollowedError: see `run_extended`.
+    """
+    return _run(ExtendedRun(False, most_steps=_FEW_STEPS), closed, xs).results()
+
+
+def _run(run: ExtendedRun, closed: ClosedJaxpr, xs: Sequence[Any]) -> ExtendedRun:
     try:
         with np.errstate(all="ignore"):
             dtypes = [v.aval.dtype for v in closed.jaxpr.invars]
