@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-import zlib
-from collections import defaultdict
 
 import jax
 import lowering_record
@@ -28,42 +26,23 @@ def pytest_configure(config):
         config.pluginmanager.register(lowering_record.Recorder(path))
 
 
-# By day all systems run where what each of them does is the subject, and few where a test takes
-# minutes to compile for each.
+# Files that every system takes minutes to compile for: these systems have the day.
 BY_DAY = {
-    "test_backends_julia.py": SYSTEMS,
-    "test_gradients.py": SYSTEMS,
-    "test_scenarios_julia.py": SYSTEMS,
     "test_flux_model.py": ("zygote", "forwarddiff"),
     "test_jax_arrays.py": ("zygote", "forwarddiff"),
     "test_jax_matrix.py": ("zygote", "forwarddiff"),
     "test_jax_rules.py": ("zygote",),
     "test_jax_threads.py": ("zygote", "forwarddiff"),
+    "test_scenarios_julia.py": ("zygote", "forwarddiff", "tracker", "mooncake", "reversediff"),
 }
 
 
 def pytest_collection_modifyitems(items):
-    """Leave most of the systems that a test runs under for the long run.
-
-    What a test is about is nearly always common to all systems, and each takes seconds to compile
-    for, Mooncake most of a minute. So by day a test has Zygote, and one of the others by turns.
-    """
-    tests = defaultdict(list)
     for item in items:
-        if asked := _systems(item):
-            tests[item.path.name, item.nodeid.split("[")[0]].append((item, asked))
-    for (file, name), cases in tests.items():
-        others = sorted(set().union(*(asked for _, asked in cases)) - {"zygote"})
-        turn = zlib.crc32(name.encode()) % max(len(others), 1)  # the same in every process
-        day = BY_DAY.get(file, ("zygote", *others[turn : turn + 1]))
-        for item, asked in cases:
-            if asked - set(day):
-                item.add_marker("nightly")
-
-
-def _systems(item):
-    params = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    return {p for p in params if isinstance(p, str) and p in SYSTEMS}
+        params = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        asked = {p for p in params if isinstance(p, str) and p in SYSTEMS}
+        if asked - set(BY_DAY.get(item.path.name, SYSTEMS)):
+            item.add_marker("nightly")
 
 
 @pytest.fixture

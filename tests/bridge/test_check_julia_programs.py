@@ -9,7 +9,7 @@ from pybridge.consistency import check
 
 RIGHT = {name: (source, args) for name, source, *args in right()}
 WRONG = {name: rest for name, *rest in wrong()}
-EVERY = 10
+EVERY = 6
 
 
 @pytest.mark.parametrize("name", by_day(RIGHT, [*RIGHT][::EVERY]))

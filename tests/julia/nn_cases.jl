@@ -225,9 +225,3 @@ const KINDS = ("Dense", "Dense of a vector", "Dense with more axes",
     "Upsample nearest (3, 2, 2, 1)", "Upsample bilinear (3, 2, 2, 1)", "PixelShuffle (2, 3, 8, 2)",
     "AdaptiveMaxPool (5, 7, 2, 1)", "AdaptiveMeanPool (5, 7, 2, 1)", "GlobalMaxPool",
     "DepthwiseConv", "CrossCor")
-
-# Of these, one for each derivative rule of the layers' own: by day their gradients, too.
-const RULED = ("Dense", "MaxPool (6, 2, 2)", "BatchNorm (4, 2, 3) tanh", "GroupNorm (3, 4, 2)",
-    "LayerNorm (5,) of (5, 3)", "WeightNorm dims=-1", "Chain", "RNN of a lambda of (3, 4, 2)",
-    "LSTM of (3, 4, 2)", "GRU of (3, 4, 2)", "GRUv3 of (3, 4, 2)", "MultiHeadAttention of several",
-    "Maxout", "Upsample nearest (3, 2, 2, 1)", "Upsample bilinear (3, 2, 2, 1)")

@@ -18,7 +18,7 @@ include("setup.jl")
     include("bridge.jl")
     include("pullbacks.jl")
     include("devices.jl")
-    LONG && include("scenarios.jl")  # by day test_scenarios_julia.py has the table
+    include("scenarios.jl")
     include("mooncake.jl")
     include("interface.jl")
     include("reversediff.jl")
