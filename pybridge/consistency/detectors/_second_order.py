@@ -279,6 +279,7 @@ def _symmetry(
         # What rounding of the gradient itself amounts to.
         + TOLERANCES.lost * point.eps * (_size_along(gs, line) + _size_along(gs, other))
         + _rounding(point)
+        + point.hidden(point.along(line))
         + point.allowed.atol
     )
     if not np.isfinite(left + right) or abs(left - right) <= slack:
