@@ -22,6 +22,7 @@ from .detectors import (
     differentiate_inside,
     find_inside,
     merge_findings,
+    rounding_errors,
 )
 from .findings import Finding, Probe, Report, SystemAnswer
 from .nan import find_cause
@@ -79,7 +80,10 @@ class CheckRun:
         self.solver: SolverAccuracy | None = None
         if subject.traced and not subject.is_julia:
             self.solver = SolverAccuracy(
-                subject.jaxpr, self.weighted.total, lambda *xs: self.jax.reverse(xs)[1]
+                subject.jaxpr,
+                self.weighted.total,
+                lambda *xs: self.weighted.value_and_gradient(xs)[1],
+                subject.most_iterations,
             )
         size = self.weighted.flat_weights.size
         if subject.is_julia:
@@ -141,7 +145,8 @@ class CheckRun:
         with listen() as heard:
             answers.ask(self.say)
         self.heard |= any(heard)
-        references = References(*parts, xs, self.values, plain)
+        rounding = rounding_errors if subject.traced and not subject.is_julia else None
+        references = References(*parts, xs, self.values, plain, rounding)
         point = Point(
             *parts, probe, xs, plain, lines, answers, references, self.solver, self.allowed
         )
@@ -195,13 +200,17 @@ class CheckRun:
         )
 
 
-def _find_cause(point: Point) -> Cause | None:
+def _find_cause(point: Point, in_own_precision: bool = False) -> Cause | None:
     """Ask `explain_nan` where a number comes from; None where it cannot tell."""
-    if point.subject.is_julia:
+    subject = point.subject
+    if subject.is_julia:
         return None  # of the one operation that calls Julia
     # It runs the user's function in ways of its own, and what it says is an addition.
-    with contextlib.suppress(Exception), point.subject.precision():
-        return find_cause(point.subject.f, point.subject.args_at(point.xs))
+    with contextlib.suppress(Exception):
+        if in_own_precision:
+            return find_cause(subject.f, subject.args)
+        with subject.precision():
+            return find_cause(subject.f, subject.args_at(point.xs))
     return None
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from ._programs import called_program
+
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
 
@@ -42,7 +44,8 @@ def user_line(eqn: Any) -> Location | None:
     """Find the line of the user's code that an equation comes from.
 
     Lines of JAX, of pybridge and of Python's own library are passed over. An equation of a
-    derivative has the line of the operation that was differentiated.
+    derivative has the line of the operation that was differentiated. Where no line of the user's
+    calls a function, such as one that is given to the checker itself, it is that of its definition.
 
     Args:
         eqn: an equation of a jaxpr.
@@ -54,7 +57,17 @@ def user_line(eqn: Any) -> Location | None:
     for frame in traceback.frames if traceback is not None else ():
         if not frame.file_name.startswith(_passed_over()):
             return _location(frame.file_name, frame.line_num, frame.function_name)
-    return None
+    called = called_program(eqn)
+    return None if called is None else _definition_line(called)
+
+
+def _definition_line(program: ClosedJaxpr) -> Location | None:
+    """Find the line on which the function of a program begins, if it is one of the user's."""
+    name, _, place = (program.jaxpr.debug_info.func_src_info or "").partition(" at ")
+    file, _, line = place.rpartition(":")
+    if not line.isdigit() or file.startswith(_passed_over()):
+        return None
+    return _location(file, int(line), name)
 
 
 def calling_line() -> Location | None:

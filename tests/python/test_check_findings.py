@@ -127,10 +127,36 @@ def test_a_variance_of_equal_numbers_has_no_second_derivative_to_compare():
     assert check(f, jnp.array([0.3, 0.7, -0.2, 1.4])).findings == ()
 
 
+def test_a_rule_that_is_checked_itself_has_the_line_of_its_function():
+    @jax.custom_jvp
+    def decay(x):
+        return jnp.exp(-x)
+
+    decay.defjvp(lambda primals, tangents: (decay(*primals), decay(*primals) * tangents[0]))
+    (finding,) = check(decay, 0.7, backends=["jax"]).findings
+    assert finding.location.file == __file__
+    assert finding.location.source in ("@jax.custom_jvp", "def decay(x):")
+    assert finding.advice.startswith("The custom rule of decay is wrong")
+    assert "leave it out" in finding.advice
+
+
+def test_a_derivative_that_follows_from_another_value_says_so():
+    @jax.custom_vjp
+    def grow(x):
+        return jnp.exp(x)
+
+    grow.defvjp(lambda x: (2 * jnp.exp(x), x), lambda x, g: (g * jnp.exp(x),))
+    report = check(lambda x: jnp.log(grow(x) + 1), 0.3, backends=["jax"])
+    value, derivative = (f for f in report.findings if f.severity == "error")
+    assert (value.kind, derivative.kind) == ("value", "finite")
+    assert value.location == derivative.location
+    assert "follows from the other value" in derivative.advice
+
+
 # --- indices ------------------------------------------------------------------------------
 
 
-def test_an_index_out_of_bounds_is_named_and_its_modes_differ():
+def test_an_index_out_of_bounds_is_named_once_where_modes_differ_by_it():
     report = check(lambda x: x[jnp.array([0, 5])].sum(), np.array([1.0, 2.0, 3.0]))
     finding = only(report, "out-of-bounds")
     assert finding.primitive == "gather"
@@ -138,6 +164,16 @@ def test_an_index_out_of_bounds_is_named_and_its_modes_differ():
     assert "jnp.array([0, 5])" in finding.location.source
     assert "pb.take" in finding.advice
     assert not report.ok
+    assert report.findings == (finding,)
+
+
+@pytest.mark.parametrize("mode", [None, "clip"])
+def test_the_advice_for_a_write_out_of_bounds_is_about_writing(mode):
+    f = lambda x: (x.at[jnp.array([1, 7])].add(x[:2], mode=mode) ** 2).sum()  # noqa: E731
+    findings = check(f, np.ones(3), backends=["jax"]).findings
+    if mode is None:
+        assert 'set(y, mode="clip")' in findings[0].advice
+    assert len(findings) == (mode is None)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ FLAT = {
     "read": (lambda x: jnp.arange(5.0)[jnp.argmin(x)], "argmin"),
     "step": (lambda x: jnp.where(x > 0, 1.0, 0.5).sum(), "gt"),
     "count": (lambda x: jnp.mean(x > 0), "gt"),
+    "search": (lambda x: jnp.searchsorted(jnp.arange(3.0), x).astype(float).sum(), "le_to"),
     "branch": (lambda x: lax.cond(x[0] > 0, lambda: 1.0, lambda: 2.0), "gt"),
     "loop": (looped, "floor"),
     "scan": (lambda x: lax.scan(lambda c, y: (c + jnp.sign(y), None), 0.0, x)[0], "sign"),
@@ -44,6 +45,7 @@ def test_a_flat_operation_is_named_with_its_line(f, primitive):
     assert report.ok
     assert (finding.severity, finding.primitive, finding.argument) == ("note", primitive, "args[0]")
     assert finding.location.file == __file__
+    assert ("comparison" in finding.title) == (primitive in ("gt", "le_to"))
 
 
 SMOOTH = {

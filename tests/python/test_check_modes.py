@@ -40,6 +40,19 @@ def test_a_root_whose_value_and_derivative_are_of_two_modes_is_an_error():
     np.testing.assert_allclose(finding.numbers["jax"], 10)
 
 
+def test_a_derivative_of_no_function_is_no_wrong_rule_as_well():
+    def root(a):
+        return lax.custom_root(
+            lambda y: y**2 - asking(a),
+            jnp.ones_like(a),
+            lambda f, y: lax.fori_loop(0, 8, lambda i, y: y - f(y) / (2 * y), y),
+            lambda g, y: y / g(jnp.ones_like(y)),
+        )
+
+    report = check(root, 2.0, backends=["jax"])
+    assert [f.kind for f in report.findings if f.severity == "error"] == ["mode-dependent"]
+
+
 def test_several_elements_are_compared():
     def f(a):
         return jax.vmap(lambda x: fixed_point(x, asking))(a).sum() + (a**2).sum()

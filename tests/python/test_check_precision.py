@@ -58,6 +58,11 @@ def scaled_norm(x):
     return s * jnp.sqrt(((x / s) ** 2).sum())
 
 
+def naive_cross_entropy(z, t):
+    p = 1 / (1 + jnp.exp(-z))
+    return -(t * jnp.log(p) + (1 - t) * jnp.log(1 - p))
+
+
 FAULTS = {
     "softplus": (naive_softplus, F32(100), "exp", "softplus"),
     "softplus, 16 bits": (naive_softplus, F16(20), "exp", "softplus"),
@@ -86,6 +91,23 @@ FAULTS = {
     "1 - cos": (lambda x: (1 - jnp.cos(x)) / x**2, F32(1e-4), "sub", "sin(x / 2)"),
     "roots": (lambda x: jnp.sqrt(x + 1) - jnp.sqrt(x), F32(1e7), "sub", "sqrt(a) + sqrt(b)"),
     "quadratic": (lambda b: -b + jnp.sqrt(b**2 - 4), F32(1e5), "add", "sqrt"),
+    "log of a sigmoid written out": (
+        lambda z: -jnp.mean(jnp.log(1 / (1 + jnp.exp(-z)))),
+        jnp.array([-120, 2], F32), "exp", "log_sigmoid(x)"),
+    "log of its complement": (
+        lambda z: jnp.log(1 - 1 / (1 + jnp.exp(-z))), F32(30), "sub", "log_sigmoid(-x)"),
+    "log of 1 - sigmoid": (
+        lambda z: jnp.log(1 - jax.nn.sigmoid(z)), F32(18), "sub", "log_sigmoid(-x)"),
+    "cross entropy": (
+        lambda x: -jnp.mean(jnp.log(naive_softmax(x)[1:])),
+        jnp.array([120, 3, 5], F32), "exp", "log_softmax"),
+    "mean of logsumexps": (
+        lambda x: jnp.mean(jnp.log(jnp.exp(x).sum(1)) / 3),
+        jnp.full((2, 2), -200, F32), "exp", "logsumexp"),
+    "log cosh": (lambda x: jnp.log(jnp.cosh(x)), F32(100), "cosh", "logaddexp(x, -x)"),
+    "compound interest": (lambda r: (1 + r / 1e7) ** 1e7, F32(0.5), "pow", "exp(n * jnp.log1p"),
+    "annuity": (lambda r: 1 - (1 + r) ** -12, F32(1e-8), "sub", "expm1(n * jnp.log1p"),
+    "1 - tanh": (lambda x: 1e6 * (1 - jnp.tanh(x)), F32(9), "sub", "sigmoid(-2 * x)"),
     "a factorial": (lambda x: jnp.exp(x) * jnp.exp(-x + 1), F32(95), "exp", "logarithm"),
 }  # fmt: skip
 
@@ -100,6 +122,11 @@ def test_what_a_formula_loses_is_an_error_with_operation_line_and_stable_form(
     assert found.loss.step.primitive == primitive
     assert found.loss.step.line.file == __file__
     assert cure in found.advice
+
+
+def scaled_cosine(a, b):
+    a, b = (x / jax.lax.stop_gradient(jnp.max(jnp.abs(x))) for x in (a, b))
+    return a @ b / jnp.sqrt((a @ a) * (b @ b))
 
 
 STABLE = {
@@ -231,6 +258,28 @@ def test_check_says_why_a_value_is_not_finite():
     assert check(jax.nn.softplus, F32(100), backends=["jax"]).findings == ()
 
 
+@pytest.mark.parametrize(
+    ("f", "args"),
+    [
+        (lambda x: jnp.log(1 - jnp.exp(-x)), (F32(1e-9),)),
+        (naive_cross_entropy, (F32(30), F32(0))),
+    ],
+    ids=["a staircase", "second derivatives"],
+)
+def test_digits_that_double_precision_loses_as_well_are_no_fault_of_a_rule(f, args):
+    """Differences of a value, or of a gradient, that is made of last digits know nothing better."""
+    report = check(f, *args, backends=["jax"])
+    assert {f.kind for f in report.findings} == {"precision"}
+
+
+def test_what_a_choice_drops_from_the_value_is_a_leak_and_not_a_formula_to_rewrite():
+    report = check(lambda x: jnp.where(x > 5, jnp.exp(x**3), x), F32(4.9), backends=["jax"])
+    (finding,) = report.findings
+    assert (finding.kind, finding.mode, finding.primitive) == ("precision", "reverse", "exp")
+    assert "drops it from the value" in finding.advice
+    assert "pb.cond" in finding.advice
+
+
 RATES = np.array([1.0, 1.5, 0.3])  # in float64, as NumPy makes it
 
 
@@ -271,7 +320,19 @@ def test_second_derivatives_at_tiny_numbers_are_seen_on_their_own_scale():
         cubed.defjvp(lambda p, t: (cubed(*p), 3e75 * jax.lax.stop_gradient(p[0]) ** 2 * t[0]))
         (finding,) = check(lambda x: cubed(x) + x, 4e-25, backends=["jax"]).of_kind("second-order")
     assert finding.numbers["jax"] == 0.0
-    assert abs(finding.numbers["finite"]) > 1e50
+    assert abs(finding.numbers["finite"]) > 1e20
+
+
+def test_tiny_numbers_beside_others_are_seen_on_their_own_scale():
+    args = jnp.array([1e-25, 2e-25, 0], F32), jnp.array([1, 2, 3], F32)
+    assert check(scaled_cosine, *args, backends=["jax"]).ok
+    unit = lambda x: scaled_norm(x) ** -1 * x  # noqa: E731
+    assert check(unit, jnp.array([1e-30, 2e-30], F32), backends=["jax"]).ok
+
+
+def test_a_loss_that_is_lost_in_a_one_has_no_wrong_gradient():
+    f = lambda x: -jax.nn.log_softmax(x)[0]  # noqa: E731
+    assert check(f, jnp.array([60, 0, 1], F32), backends=["jax"]).findings == ()
 
 
 def test_check_says_nothing_of_an_infinity_that_is_exact():

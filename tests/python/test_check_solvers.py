@@ -128,3 +128,9 @@ def test_what_is_no_tolerance_is_refused(options):
 
 def test_the_fixture_takes_tolerances(assert_consistent):
     assert assert_consistent(scaled(1 + 1e-4), 0.3, backends=["jax"], rtol=1e-3).ok
+
+
+def test_a_loop_that_ends_at_the_very_point_alone_does_not_hang():
+    f = lambda x: jax.lax.while_loop(lambda y: y != 1.0, lambda y: y - 0.5, x) * x  # noqa: E731
+    report = check(f, 3.0, backends=["jax"])
+    assert [finding.kind for finding in report.findings if finding.severity == "error"] == []

@@ -727,3 +727,8 @@ def test_any_guarded_operation_is_cured(name, xs):
     assert why.cures
     for cure in why.cures:
         np.testing.assert_allclose(cure.derivative, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_one_number_that_is_both_operands_is_asked_for_once():
+    why = explain_nan(lambda x: x**x, 0.0)
+    assert "= x != 0.0`" in why.cures[0].text

@@ -10,3 +10,4 @@ from ._registry import detect_once as detect_once
 from ._truncation import detect_truncation as detect_truncation
 from ._within_gradient import differentiate_inside as differentiate_inside
 from ._within_gradient import find_inside as find_inside
+from .precision import rounding_errors as rounding_errors

@@ -45,7 +45,8 @@ class Context:
         outside: the derivatives of the function outside of a gradient, along `point.lines`, where
             those of the point are the ones inside.
         own: what JAX gives in the caller's own precision; None where that is double precision.
-        find_cause: says where a number at the point that is not finite comes from.
+        find_cause: says where a number at the point that is not finite comes from, in double
+            precision or in the caller's own.
         say: takes a line of text for whoever waits.
     """
 
@@ -57,7 +58,7 @@ class Context:
     repeats_inside: bool = True
     outside: tuple[DirectionalDerivative, ...] = ()
     own: OwnPrecision | None = None
-    find_cause: Callable[[Point], Cause | None] = lambda point: None
+    find_cause: Callable[..., Cause | None] = lambda point, in_own_precision=False: None
     say: Callable[[str], None] = lambda text: None
 
     @property

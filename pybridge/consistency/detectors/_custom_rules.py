@@ -61,7 +61,10 @@ def rule_name(eqn: Any) -> str:
     """Find the name of the function that a rule belongs to."""
     inner = called_program(eqn)
     name = inner.jaxpr.debug_info.func_name if inner is not None else ""
-    return name.rpartition(".")[2] or "a function"
+    name = name.rpartition(".")[2]
+    if inner is not None and is_of_jax(inner):
+        name = name.lstrip("_")  # lax.custom_root calls _custom_root
+    return name or "a function"
 
 
 def largest_gap(a: Any, b: Any, unit: np.ndarray | float) -> tuple[float, tuple[int, ...]]:

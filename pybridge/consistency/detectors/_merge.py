@@ -18,6 +18,13 @@ def merge_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     if lost:
         # That the value is not finite is said with the reason.
         findings = [f for f in findings if f.title != VALUE_NOT_FINITE]
+    # So is that the modes differ where each does something else with an index out of bounds.
+    outside = {f.probe for f in findings if f.kind == "out-of-bounds" and f.severity == "error"}
+    findings = [
+        f
+        for f in findings
+        if f.kind != "reverse-forward" or f.location is not None or f.probe not in outside
+    ]
     kept = sorted(_once(findings), key=_gravity)
     # A derivative that is NaN says all about an argument at a point: whether the value jumps there
     # as well, and which elements differences know a derivative of, is no news.

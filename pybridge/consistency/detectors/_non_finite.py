@@ -59,7 +59,7 @@ def _find_in_derivatives(context: Context) -> list[Finding]:
         return []
     from_jax = any(name == "jax" for _, whos, _ in cases.values() for name, _ in whos)
     cause = context.find_cause(point) if from_jax else None
-    return [_with_cause(finding, cause) for finding in grouped.values()]
+    return [with_cause(finding, cause) for finding in grouped.values()]
 
 
 def _find_in_value(context: Context) -> Finding:
@@ -142,7 +142,7 @@ def _word(x: float) -> str:
     return "NaN" if np.isnan(x) else "infinity" if x > 0 else "-infinity"
 
 
-def _with_cause(finding: Finding, cause: Cause | None) -> Finding:
+def with_cause(finding: Finding, cause: Cause | None) -> Finding:
     """Name the operation that a number comes from, what hid it, and a cure that was run."""
     if cause is None or "jax" not in finding.systems:
         return finding

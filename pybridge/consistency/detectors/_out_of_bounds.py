@@ -18,9 +18,15 @@ _SCATTERS = frozenset(
 )  # fmt: skip
 NAMES = _GATHERS | _SCATTERS
 
-_ADVICE = (
+_WRITES = _SCATTERS | {"dynamic_update_slice"}
+
+_READ = (
     'Read with pb.take(x, indices, mode="clip"), "fill" or "wrap", which mean the same in value, '
     'forward and reverse mode, or with mode="error" to be told.'
+)
+_WRITE = (
+    'Keep the index within the axis; x.at[index].set(y, mode="clip") writes to the last element '
+    "where that is meant."
 )
 _FATE = {
     "PROMISE_IN_BOUNDS": "JAX was promised that there is none: the value and each derivative do "
@@ -42,7 +48,7 @@ def detect_out_of_bounds(context: Context) -> list[Finding]:
         if fault is None:
             return
         index, axis, size, mode = fault
-        verb = "written" if name in _SCATTERS | {"dynamic_update_slice"} else "read"
+        verb, cure = ("written", _WRITE) if name in _WRITES else ("read", _READ)
         finding = point.finding(
             "out-of-bounds",
             "error" if mode == "PROMISE_IN_BOUNDS" else "warning",
@@ -51,7 +57,7 @@ def detect_out_of_bounds(context: Context) -> list[Finding]:
             mode="value",
             place=Place(seen.line, name),
             numbers={"index": index, "axis": axis, "size": size},
-            advice=f"{_FATE[mode]}. {_ADVICE}",
+            advice=f"{_FATE[mode]}. {cure}",
         )
         found.setdefault((seen.line, name, axis), finding)
 

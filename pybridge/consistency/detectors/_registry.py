@@ -44,7 +44,7 @@ class Found(NamedTuple):
 def detect_at_point(context: Context) -> Found:
     """Run the detectors that look at one point."""
     asked = run_detectors((detect_mode_dependence,), context).findings
-    found = run_detectors(AT_EACH_POINT, context)
+    found = run_detectors(AT_EACH_POINT, replace(context, findings=(*context.findings, *asked)))
     findings = found.findings
     if context.point.subject.is_julia:
         findings = explain_in_julia(findings, context.point)

@@ -69,8 +69,9 @@ class Fault(NamedTuple):
 
 def detect_wrong_derivatives(context: Context) -> Iterator[Finding | SlopeCurve]:
     """Compare every system's derivatives with differences and with each other."""
-    if not context.is_comparable:
-        return
+    mixed = any(f.kind == "mode-dependent" and f.severity == "error" for f in context.findings)
+    if not context.is_comparable or mixed:
+        return  # what is the derivative of no function differs from that of each
     point, closed = context.point, context.point.subject.jaxpr
     kinks: dict[Any, Line] = {}
     breaks: list[Line] = []
@@ -100,7 +101,7 @@ def detect_wrong_derivatives(context: Context) -> Iterator[Finding | SlopeCurve]
         note = note_break(point, line, place) if line.leaf is not None else None
         if note is not None:
             yield note
-    wrong = _wrong(point, suspects, closed)
+    wrong = _wrong(context, suspects)
     yield from wrong or [*_disagreements(point), *_inexact(point, inexact)]
 
 
@@ -182,8 +183,11 @@ def _locate(point: Point, line: Line, shows: Callable[[Line], bool]) -> list[Lin
     return [part for part in found if part.leaf is not None] or [line]
 
 
-def _wrong(point: Point, suspects: list[Line], closed: ClosedJaxpr | None) -> list[Finding]:
+def _wrong(context: Context, suspects: list[Line]) -> list[Finding]:
     """Name the systems whose derivatives are not the function's, once for each argument."""
+    point, closed = context.point, context.point.subject.jaxpr
+    values = (f for f in context.findings if f.kind == "value" and f.severity == "error")
+    other_value = next(values, None)
 
     def shows(part: Line) -> bool:
         return any(point.deviates(who, part) for who in point.derivatives)
@@ -205,7 +209,14 @@ def _wrong(point: Point, suspects: list[Line], closed: ClosedJaxpr | None) -> li
         elif rule is not None:
             name, place = rule
             advice = f"The custom rule of {name} is wrong: it differs from differences of "
-            advice += f"{name} itself. {finding.advice}"
+            advice += f"{name} itself. "
+            cure = "Mend it, or leave it out: JAX then differentiates the function as it stands."
+            # Where systems or modes differ, the finding says which of them can be used.
+            advice += cure if finding.kind == "finite" else finding.advice
+            finding = replace(_at(finding, place), advice=advice)
+        elif finding.kind == "finite" and other_value is not None:
+            place = Place(other_value.location, other_value.primitive)
+            advice = "It follows from the other value that is computed under differentiation."
             finding = replace(_at(finding, place), advice=advice)
         elif finding.kind == "finite" and closed is not None:
             finding = _stopped(finding, closed)

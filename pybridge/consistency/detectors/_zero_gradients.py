@@ -22,7 +22,7 @@ _WORDS = {
     "argmax": "argmax",
     "argmin": "argmin",
 }
-_COMPARISONS = frozenset({"eq", "ge", "gt", "le", "lt", "ne"})
+_COMPARISONS = frozenset({"eq", "eq_to", "ge", "gt", "le", "le_to", "lt", "lt_to", "ne"})
 
 
 FLAT_ADVICE = (

@@ -242,7 +242,8 @@ def _constant_text(origin: Origin, operand: int, active: Sequence[bool], fill: f
         safe = (inner if k == operand else names.get(k, "...") for k in range(len(points)))
         call = f"{operation.primitive}({', '.join(safe)})"
     # With one operand more that moves, the point is where all of them have these values.
-    off = [f"{name} != {_literal(points[k])}" for k, name in names.items()]
+    # One number may be both operands: x ** x.
+    off = list(dict.fromkeys(f"{name} != {_literal(points[k])}" for k, name in names.items()))
     condition = off[0] if len(off) == 1 else " | ".join(f"({part})" for part in off)
     safe_call = f"jnp.where({ok}, {call}, {_literal(origin.value)})"
     return _zero_derivative_text(operation, safe_call, f"{ok} = {condition}", meaning)

@@ -19,6 +19,10 @@ _RANDOM_POINTS = 2
 ELEMENTWISE = 40
 _DIRECTIONS = 2
 
+# Steps of differences begin at an eighth and end near this part of it: a function of numbers that
+# are all smaller than this is not seen to change along a direction of length one.
+_TINY = 2.0**-20
+
 
 @dataclass(frozen=True, eq=False)
 class Line:
@@ -55,7 +59,9 @@ class Line:
             xs: the point.
             unit: a length that matters whatever their sizes; inf for none.
         """
-        sizes, speeds = self._moving(xs)
+        # A zero among small numbers may matter over as little as these.
+        scales = [np.where(x == 0, np.max(np.abs(x), initial=0.0), x) for x in xs]
+        sizes, speeds = self._moving(scales)
         lengths = (np.minimum(sizes, unit) / speeds)[sizes > 0]
         return max(float(np.min(lengths, initial=1.0)), 1e-30)
 
@@ -133,9 +139,17 @@ def count(xs: Arrays) -> int:
 
 
 def random_line(xs: Arrays, rng: np.random.Generator) -> Line:
-    """Choose a direction at random, of length about one where the arguments are about one."""
+    """Choose a direction at random, of length about one where the arguments are about one.
+
+    A leaf all of whose numbers are tiny moves by as little.
+    """
     root = np.sqrt(max(count(xs), 1))
-    return Line(tuple(np.asarray(_normal(x, rng) * _size(x) / root, x.dtype) for x in xs))
+    vs = []
+    for x in xs:
+        largest = float(np.max(np.abs(x[np.isfinite(x)]), initial=0.0))
+        size = largest if 0.0 < largest < _TINY else _size(x)
+        vs.append(np.asarray(_normal(x, rng) * size / root, x.dtype))
+    return Line(tuple(vs))
 
 
 def _size(x: np.ndarray) -> np.ndarray:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...finite import Curve, DirectionalDerivative, Sample, directional_derivative, noise_level
+from ...finite import (
+    TOLERANCES,
+    Curve,
+    DirectionalDerivative,
+    Sample,
+    directional_derivative,
+    noise_level,
+)
 from ._probes import Line
 from ._subject import Arrays, Subject
 from ._systems import Weighted
 
 # Gives the outputs at a point, along a direction, at several distances.
 Values = Callable[[Arrays, Arrays, np.ndarray], np.ndarray]
+
+# Says by how much rounding on the way changes the leaves of a function's value at a point; None
+# where that is not known.
+Rounding = Callable[[Callable[..., Any], Arrays], "Sequence[np.ndarray] | None"]
 
 
 class Section(NamedTuple):
@@ -40,9 +51,17 @@ class Section(NamedTuple):
         return directional_derivative(curve, weights, factor=factor)
 
     def differentiate_closely(
-        self, weights: np.ndarray, factor: float, noise: np.ndarray
+        self, weights: np.ndarray, factor: float, noise: np.ndarray, *, is_exact: bool = False
     ) -> DirectionalDerivative:
-        """The same where there is a doubt: with known noise, and from very near as well."""
+        """The same where there is a doubt: with known noise, and from very near as well.
+
+        Args:
+            weights: of the values.
+            factor: of the steps.
+            noise: of the values.
+            is_exact: whether that is all that rounding does to them. Nothing that moves is then
+                added to a larger number on the way.
+        """
         curve = Curve(
             self.sample,
             self.origin,
@@ -50,6 +69,7 @@ class Section(NamedTuple):
             eps=self.eps,
             noise=noise,
             blur=self.line.blur(self.xs),
+            shift=0.0 if is_exact else 1.0,
         )
         return directional_derivative(curve, weights, factor=factor, doubtful=True)
 
@@ -67,7 +87,13 @@ class References:
     """
 
     def __init__(
-        self, subject: Subject, weighted: Weighted, xs: Arrays, values: Values, plain: Arrays
+        self,
+        subject: Subject,
+        weighted: Weighted,
+        xs: Arrays,
+        values: Values,
+        plain: Arrays,
+        rounding: Rounding | None = None,
     ):
         """Keep the function along lines, and its value at the point; nothing is called yet."""
         self.origin = np.asarray(weighted.flat(plain), float)
@@ -75,6 +101,9 @@ class References:
         self._weights = weighted.flat_weights
         self._known: dict[tuple[Line, float], DirectionalDerivative] = {}
         self._noise: dict[Line, np.ndarray] = {}
+        self._rounding, self._weighted = rounding, weighted
+        self._looked_through: set[Line] = set()
+        self._exact: set[Line] = set()
 
     def along(self, line: Line, factor: float = 1.0) -> DirectionalDerivative:
         """Differentiate along a line, with steps of the usual lengths times a factor."""
@@ -94,6 +123,44 @@ class References:
         self._known.pop((line, 1.0), None)
         return True
 
+    def measure_rounding(self, line: Line) -> bool:
+        """Add to the noise along a line what rounding on the way does to the values.
+
+        A value that is made of the last digits of a larger number is a staircase. Over less than
+        one of its steps it stands still, and no noise is seen in the values alone.
+
+        Returns:
+            Whether that is known, and was not before.
+        """
+        if line in self._looked_through:
+            return False
+        self._looked_through.add(line)
+        noise = self.rounding_along(line, self._subject.call)
+        if noise is None:
+            return False
+        self._noise[line] = np.maximum(self._noise.get(line, 0.0), noise)
+        self._exact.add(line)
+        self._known = {key: found for key, found in self._known.items() if key[0] is not line}
+        return True
+
+    def rounding_along(self, line: Line, function: Callable[..., Any]) -> np.ndarray | None:
+        """Say by how much rounding changes a function's value near the point, as a real vector."""
+        nearest = TOLERANCES.noise_lengths[0] * line.shortest(self._xs)
+        errors = []
+        for t in (0.0, nearest, nearest / np.e, -nearest, -nearest / np.e):
+            found = self.rounding_at(line.at(self._xs, t), function)
+            if found is None:
+                return None
+            errors.append(found)
+        return np.max(errors, axis=0)
+
+    def rounding_at(self, xs: Arrays, function: Callable[..., Any]) -> np.ndarray | None:
+        """Say by how much rounding changes a function's value at a point, as a real vector."""
+        found = None if self._rounding is None else self._rounding(function, xs)
+        if found is None:
+            return None
+        return np.nan_to_num(np.abs(self._weighted.flat(found)), nan=0.0, posinf=0.0)
+
     def values_along(self, line: Line, ts: np.ndarray) -> np.ndarray:
         """Return the weighted sum of the outputs at several distances."""
         return self._section(line).sample(ts) @ self._weights
@@ -106,7 +173,9 @@ class References:
         section = self._section(line)
         if line not in self._noise:
             return section.differentiate(self._weights, factor)
-        return section.differentiate_closely(self._weights, factor, self._noise[line])
+        return section.differentiate_closely(
+            self._weights, factor, self._noise[line], is_exact=line in self._exact
+        )
 
     def _section(self, line: Line) -> Section:
         def sample(ts: np.ndarray) -> np.ndarray:

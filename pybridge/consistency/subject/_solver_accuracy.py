@@ -19,16 +19,12 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr
 
-from ...jaxprs import (
-    FOLLOWED,
-    LOOPS,
-    SOLVERS,
-    Evaluator,
-    bound_equation,
-)
+from ...jaxprs import LOOPS
+from ._bounded_loops import bounded
 from ._compilation import compiled
 from ._places import first_place
 from ._probes import Line
+from ._rebuilt_programs import Rebuilding
 
 # Iterations more than the program's own: a slow iteration needs many.
 _MORE = (1, 2, 8, 32)
@@ -57,30 +53,14 @@ def run_on(closed: ClosedJaxpr, args: Sequence[Any], more: int) -> list[Any]:
     return _RunOn(more).run(closed, args, None)
 
 
-class _RunOn(Evaluator[Any, None]):
+class _RunOn(Rebuilding):
     """Evaluates on tracers; each loop makes so many iterations more."""
-
-    enters = (FOLLOWED | SOLVERS) - {"pybridge_switch"}
 
     def __init__(self, more: int):
         self._more = more
 
-    def apply(self, program: Any, eqn: Any, operands: list[Any], here: None) -> list[Any]:
-        return bound_equation(eqn)(*operands)
-
-    def branch(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
-        def of(program: ClosedJaxpr) -> Callable[..., list[Any]]:
-            return lambda *xs: self.run(program, xs, None)
-
-        return lax.switch(operands[0], list(map(of, eqn.params["branches"])), *operands[1:])
-
     def while_loop(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
-        params = eqn.params
-        ask, body = params["cond_nconsts"], params["body_nconsts"]
-        asked, fixed, start = operands[:ask], operands[ask : ask + body], operands[ask + body :]
-
-        def goes_on(carry: Any) -> Any:
-            return self.run(params["cond_jaxpr"], [*asked, *carry], None)[0]
+        goes_on, body, start = self.opened_loop(eqn, operands)
 
         def condition(state: Any) -> Any:
             carry, extra = state
@@ -88,27 +68,19 @@ class _RunOn(Evaluator[Any, None]):
 
         def step(state: Any) -> Any:
             carry, extra = state
-            extra = extra + jnp.where(goes_on(carry), 0, 1)
-            return self.run(params["body_jaxpr"], [*fixed, *carry], None), extra
+            return body(carry), extra + jnp.where(goes_on(carry), 0, 1)
 
-        return list(lax.while_loop(condition, step, (list(start), jnp.zeros((), int)))[0])
+        return list(lax.while_loop(condition, step, (start, jnp.zeros((), int)))[0])
 
     def scan(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
         params = eqn.params
         body, consts, carries = params["jaxpr"], params["num_consts"], params["num_carry"]
-        fixed, start = operands[:consts], operands[consts : consts + carries]
-        xs = operands[consts + carries :]
-
-        def step(carry: Any, x: Any) -> Any:
-            outs = self.run(body, [*fixed, *carry, *x], None)
-            return outs[:carries], outs[carries:]
-
-        if not xs and len(body.jaxpr.outvars) == carries:
-            # Without anything to scan over it is a loop of so many steps.
-            last = params["length"] + self._more
-            return list(lax.fori_loop(0, last, lambda i, carry: step(carry, [])[0], list(start)))
-        end, ys = lax.scan(step, list(start), list(xs), params["length"], params["reverse"])
-        return [*end, *ys]
+        if len(operands) > consts + carries or len(body.jaxpr.outvars) > carries:
+            return super().scan(eqn, operands, here)
+        # Without anything to scan over it is a loop of so many steps.
+        fixed, start = operands[:consts], list(operands[consts:])
+        step = lambda i, carry: self.run(body, [*fixed, *carry], None)  # noqa: E731
+        return list(lax.fori_loop(0, params["length"] + self._more, step, start))
 
 
 class SolverAccuracy:
@@ -124,6 +96,7 @@ class SolverAccuracy:
         closed: ClosedJaxpr | None,
         total: Callable[[Sequence[Any]], Any],
         gradient: Callable[..., Sequence[Any]],
+        most: int | None = None,
     ):
         """Keep the programs; nothing is traced yet.
 
@@ -131,10 +104,11 @@ class SolverAccuracy:
             closed: the program; None where there is none.
             total: sums its results with their weights.
             gradient: the gradient of that sum, of the arguments.
+            most: the iterations of a loop that count as endless, see `bounded`.
         """
         self.place = first_place(closed, lambda eqn: eqn.primitive.name in LOOPS)
         self.has_loops = self.place.primitive is not None
-        self._closed, self._total, self._gradient = closed, total, gradient
+        self._closed, self._total, self._gradient, self._most = closed, total, gradient, most
         self._found: dict[Line, float] = {}
 
     @cached_property
@@ -146,7 +120,7 @@ class SolverAccuracy:
             run = lambda *xs: self._total(run_on(closed, xs, more))  # noqa: E731
             return jax.jvp(run, tuple(xs), tuple(vs))
 
-        return compiled(along, closed)
+        return compiled(bounded(along, self._most), closed)
 
     def _derivatives(self, xs: Any) -> Callable[..., Any]:
         """Make the derivative that JAX gives in reverse mode, with iterations more."""
@@ -157,7 +131,7 @@ class SolverAccuracy:
                 pairs = zip(run_on(closed, xs, more), vs, strict=True)
                 return sum(jnp.sum((g * v).real) for g, v in pairs)
 
-            return compiled(derivative, closed)
+            return compiled(bounded(derivative, self._most), closed)
         return lambda more, xs, vs: 0.0
 
     def find(self, xs: Sequence[Any], line: Line) -> float:

@@ -19,6 +19,7 @@ from ..._errors import ArgumentTypeError, ArgumentValueError, explain, first_lin
 from ...finite import double_precision, widen
 from ...interop import JuliaFunction
 from ...jaxprs import contains, raising_line
+from ._bounded_loops import most_iterations
 from ._precision import coarsest
 
 if TYPE_CHECKING:
@@ -126,6 +127,12 @@ class Subject:
         if self.is_julia:
             return self.sightings.rounding if self.wide else 0.0
         return 0.0 if self.jaxpr is None else coarsest(self.jaxpr)
+
+    @cached_property
+    def most_iterations(self) -> int | None:
+        """The iterations from which on a loop counts as endless; None where no loop could be."""
+        with self.precision():
+            return most_iterations(self.jaxpr, self.at(self.point))
 
     @property
     def eps(self) -> float:

@@ -19,6 +19,7 @@ from ..._errors import JuliaError
 from ...finite import TOLERANCES
 from ...jaxprs import LOOPS, contains
 from ...transforms import hessian, jvp, value_and_grad, vjp
+from ._bounded_loops import bounded
 from ._compilation import compiled, compiler_options
 from ._probes import count
 from ._subject import Arrays, Subject, is_moving, moved
@@ -63,6 +64,15 @@ class Weighted:
         (_, ys), gs = jax.value_and_grad(scalar, has_aux=True)(tuple(xs))
         return ys, gs
 
+    def along(self, gs: Arrays, vs: Arrays) -> Any:
+        """Give the derivative along a direction that a gradient stands for."""
+        return sum(jnp.sum((g * v).real) for g, v in zip(gs, vs, strict=True))
+
+    def gradient_and_tangent(self, xs: Arrays, vs: Arrays) -> tuple[Any, Any]:
+        """Let JAX differentiate the gradient along a direction."""
+        gradient = lambda *xs: self.value_and_gradient(xs)[1]  # noqa: E731
+        return jax.jvp(gradient, tuple(xs), tuple(vs))
+
 
 class JaxSystem:
     """JAX's own modes. For a Julia function: the bridge's composition of systems.
@@ -87,24 +97,22 @@ class JaxSystem:
             weighted.value_and_gradient,
             subject.value_and_tangent,
         )
-        closed = subject.jaxpr
+        closed, most = subject.jaxpr, subject.most_iterations
 
         def wrap(f: Callable[..., Any]) -> Callable[..., Any]:
-            return compiled(f, closed) if subject.traced else f
-
-        def second(xs: Arrays, vs: Arrays) -> Any:
-            return jax.jvp(lambda *xs: gradient(xs)[1], tuple(xs), tuple(vs))
+            return compiled(bounded(f, most), closed) if subject.traced else f
 
         def everything(xs: Arrays, lines: Arrays) -> Any:
             ys, tangents = lax.map(lambda vs: forward(xs, vs), tuple(lines))
             return call(xs), gradient(xs), (tuple(y[0] for y in ys), tangents)
 
         self.plain, self.reverse, self.forward = wrap(call), wrap(gradient), wrap(forward)
-        self.second, self._everything = wrap(second), wrap(everything)
+        self.second, self._everything = wrap(weighted.gradient_and_tangent), wrap(everything)
         self._backward = wrap(lambda xs: (call(xs), gradient(xs)))
         self._weighted = weighted
-        self._many_values = at_many(lambda xs: weighted.flat(call(xs)), subject)
-        self._many_gradients = at_many(lambda xs: real_vector(gradient(xs)[1]), subject)
+        values = bounded(lambda xs: weighted.flat(call(xs)), most)
+        gradients = bounded(lambda xs: real_vector(gradient(xs)[1]), most)
+        self._many_values, self._many_gradients = (at_many(f, subject) for f in (values, gradients))
         # A small program costs more to compile than to call sixteen times, and without loops more
         # than to call a hundred times.
         self._is_small = compiler_options(closed) is not None

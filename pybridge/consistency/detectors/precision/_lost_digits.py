@@ -16,6 +16,8 @@ from ._precisions import is_inexact, widened
 
 _SUMS = frozenset({"add", "add_any", "sub", "reduce_sum", "cumsum", "dot_general", "scatter-add"})
 
+LOGARITHMS = frozenset({"log", "log1p"})
+
 # `Loss.before` goes back by so many steps.
 _NEAR = 3
 
@@ -35,6 +37,8 @@ class Loss:
         operands: the primitives that gave the operands, past those that only move numbers.
         before: the primitives of the last three steps before it.
         after: the primitives between the operation and the program's result.
+        until_log: those between it and the first logarithm after it, with those that gave their
+            operands; empty without one.
     """
 
     kind: str
@@ -44,6 +48,7 @@ class Loss:
     operands: frozenset[str]
     before: frozenset[str]
     after: frozenset[str]
+    until_log: frozenset[str]
 
     def is_at(self, other: Loss) -> bool:
         """Tell whether another loss is at the same operation of the same line."""
@@ -115,8 +120,12 @@ def _loss(
     elif got == 0 and abs(exact) < float(info.tiny):
         kind = "underflow"
     operands, before = (_primitives_before(made_by, step, depth) for depth in (1, _NEAR))
-    after = _primitives_between(run, step, output)
-    return Loss(kind, step, float(got.real), float(exact.real), operands, before, after)
+    after, until = _steps_after(run, step, output)
+    beside = (_primitives_before(made_by, later, 1) for later in until)
+    until_log = frozenset(s.primitive for s in until).union(*beside)
+    after = frozenset(s.primitive for s in after)
+    numbers = float(got.real), float(exact.real)
+    return Loss(kind, step, *numbers, operands, before, after, until_log)
 
 
 def _moves(step: Step) -> bool:
@@ -141,11 +150,23 @@ def _primitives_before(made_by: dict[int, Step], step: Step, depth: int) -> froz
     return frozenset(names)
 
 
-def _primitives_between(run: ExtendedRun, step: Step, output: int) -> frozenset[str]:
-    """Name the primitives of the steps from one, not included, to a result."""
-    needed = _closure({output}, ((s, s.outputs, s.inputs) for s in reversed(run.steps)))
+def _steps_after(run: ExtendedRun, step: Step, output: int) -> tuple[set[Step], set[Step]]:
+    """Collect the steps from one to a result, and to the first logarithms on the way.
+
+    Neither the step nor these logarithms are included.
+    """
     made = _closure(set(step.outputs), ((s, s.inputs, s.outputs) for s in run.steps))
-    return frozenset(s.primitive for s in needed & made)
+    between = made & _made_from(run, {output})
+    logs = {s for s in between if s.primitive in LOGARITHMS}
+    made = _closure(
+        set(step.outputs), ((s, s.inputs, s.outputs) for s in run.steps if s not in logs)
+    )
+    return between, made & _made_from(run, {place for s in logs for place in s.inputs})
+
+
+def _made_from(run: ExtendedRun, places: set[int]) -> set[Step]:
+    """Collect the steps that some places are made from."""
+    return _closure(places, ((s, s.outputs, s.inputs) for s in reversed(run.steps)))
 
 
 def _closure(

@@ -17,8 +17,9 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from ...findings import Finding
-from ...subject import Arrays, Point, coarsest
+from ...subject import Arrays, coarsest
 from .._context import Context
+from .._non_finite import with_cause
 from ._extended_run import NotFollowedError, run_extended
 from ._lost_digits import Loss, find_loss
 from ._precisions import IS_EXTENDED, is_inexact, widened
@@ -137,20 +138,25 @@ def detect_lost_digits(context: Context) -> list[Finding]:
     context.say("given: in extended precision")
     if own is not None:
         values = own.values.get("reverse", own.plain) if own.gradients else own.plain
-        return _findings(point, Results(own.eps, own.xs, values, own.gradients))
+        return _findings(context, Results(own.eps, own.xs, values, own.gradients))
     who = "jax", "reverse"
     gradients = point.gradients.get(who, ())
     values = point.answers.values.get(who, point.plain) if gradients else point.plain
     with subject.precision():
-        return _findings(point, Results(float(np.finfo(float).eps), point.xs, values, gradients))
+        return _findings(context, Results(float(np.finfo(float).eps), point.xs, values, gradients))
 
 
-def _findings(point: Point, results: Results) -> list[Finding]:
+def _findings(context: Context, results: Results) -> list[Finding]:
+    point = context.point
     paths = {"value": point.subject.outputs, "reverse": point.subject.paths}
-    return [
-        _finding(lost, paths[lost.mode][lost.number])
-        for lost in find_lost_results(point.subject.call, point.weighted.total, results)
-    ]
+    found = find_lost_results(point.subject.call, point.weighted.total, results)
+    findings = [_finding(lost, paths[lost.mode][lost.number]) for lost in found]
+    if len(found) == 1 and found[0].mode == "reverse" and np.isnan(found[0].got):
+        # The value keeps its digits, so that something drops what overflows from it.
+        cause = context.find_cause(point, in_own_precision=True)
+        if cause is not None and cause.dropped_by:
+            return [with_cause(findings[0], cause)]
+    return findings
 
 
 def find_lost_results(

@@ -7,12 +7,14 @@ softmax functions, IMA Journal of Numerical Analysis 41, 2021.
 
 from __future__ import annotations
 
-from ._lost_digits import Loss
+from ._lost_digits import LOGARITHMS, Loss
 
 _SQUARES = frozenset({"integer_pow", "square", "mul", "dot_general", "pow"})
 _EXPONENTIALS = frozenset({"exp", "exp2"})
 _ROOTS = frozenset({"sqrt", "rsqrt", "pow"})
 _PRODUCTS = frozenset({"reduce_prod", "mul", "cumprod"})
+_SUMS = frozenset({"reduce_sum", "dot_general", "cumsum"})
+_POWERS = frozenset({"integer_pow", "pow"})
 
 # With the gradient stopped: the derivative of x / s is x / s**2 otherwise, which overflows as well.
 _SCALED_NORM = (
@@ -24,6 +26,10 @@ _SCALED_NORM = (
 _SCALED = "Scale the numbers, or compute with their logarithms."
 _LOGSUMEXP = "Write the logarithm of a sum of exponentials as jax.nn.logsumexp."
 _LOG_SOFTMAX = "Write the logarithm of a softmax as jax.nn.log_softmax."
+_LOG_SIGMOID = (
+    "Write log(sigmoid(x)) as jax.nn.log_sigmoid(x), and log(1 - sigmoid(x)) as "
+    "jax.nn.log_sigmoid(-x)."
+)
 
 
 def stable_form(loss: Loss) -> str:
@@ -45,13 +51,8 @@ def stable_form(loss: Loss) -> str:
 def _of_large_numbers(loss: Loss) -> str:
     name, after = loss.step.primitive, loss.after
     if name in (*_EXPONENTIALS, "expm1", "cosh", "sinh"):
-        if "log" in after and after & {"reduce_sum", "dot_general"}:
-            return _LOGSUMEXP
-        if "log1p" in after or ("log" in after and "add" in after):
-            return (
-                "Write log(1 + exp(x)) as jax.nn.softplus(x), and log(exp(a) + exp(b)) as "
-                "jnp.logaddexp(a, b)."
-            )
+        if after & LOGARITHMS:
+            return _of_logarithm(loss)
         if "div" in after:
             return (
                 "Write exp(x) / sum(exp(x)) as jax.nn.softmax(x), and 1 / (1 + exp(-x)) as "
@@ -66,23 +67,39 @@ def _of_large_numbers(loss: Loss) -> str:
 
 
 def _of_small_numbers(loss: Loss) -> str:
-    name, before, after = loss.step.primitive, loss.before | {loss.step.primitive}, loss.after
+    name, after = loss.step.primitive, loss.after
     if "log" in after:
-        if name == "logistic" or (name == "div" and before & _EXPONENTIALS and "add" in before):
-            return "Write log(sigmoid(x)) as jax.nn.log_sigmoid(x)."
-        if name == "div" and before & _EXPONENTIALS:
-            return _LOG_SOFTMAX
-        if name in _PRODUCTS:
-            return (
-                "Add the logarithms of the factors instead of taking that of the product: "
-                "logpdf in the place of log(pdf)."
-            )
-        if name in _EXPONENTIALS and "div" in after:
-            return _LOG_SOFTMAX
-        if name in _EXPONENTIALS and after & {"reduce_sum", "dot_general", "add"}:
-            return _LOGSUMEXP
-        return "Compute the logarithm itself: logpdf, log_softmax, log_sigmoid, logsf."
+        return _of_logarithm(loss)
     return _SCALED_NORM if after & _ROOTS and name in _SQUARES else _SCALED
+
+
+def _of_logarithm(loss: Loss) -> str:
+    """Name the logarithm of what an exponential or a product makes, up to the logarithm alone."""
+    name = loss.step.primitive
+    before, until = loss.before | {name}, loss.until_log
+    if name == "logistic":
+        return _LOG_SIGMOID
+    if _EXPONENTIALS & before and "div" in until | {name}:
+        # A mean over what was taken the logarithm of is a division as well, after it.
+        if _SUMS & (before | until):
+            return _LOG_SOFTMAX
+        if "add" in before | until:
+            return _LOG_SIGMOID
+    if name in _PRODUCTS:
+        return (
+            "Add the logarithms of the factors instead of taking that of the product: "
+            "logpdf in the place of log(pdf)."
+        )
+    if name in _EXPONENTIALS and _SUMS & until:
+        return _LOGSUMEXP
+    if name in _EXPONENTIALS and ("add" in until or "log1p" in loss.after):
+        return (
+            "Write log(1 + exp(x)) as jax.nn.softplus(x), and log(exp(a) + exp(b)) as "
+            "jnp.logaddexp(a, b)."
+        )
+    if name in ("cosh", "sinh"):
+        return "Write log(cosh(x)) as jnp.logaddexp(x, -x) - jnp.log(2)."
+    return "Compute the logarithm itself: logpdf, log_softmax, log_sigmoid, logsf."
 
 
 # What a difference with one of these is called.
@@ -90,6 +107,7 @@ _DIFFERENCES = {
     "exp": "Write exp(x) - 1 as jnp.expm1(x); 1 - exp(-x) is -jnp.expm1(-x).",
     "cos": "Write 1 - cos(x) as 2 * jnp.sin(x / 2) ** 2.",
     "logistic": "Write 1 - sigmoid(x) as jax.nn.sigmoid(-x).",
+    "tanh": "Write 1 - tanh(x) as 2 * jax.nn.sigmoid(-2 * x).",
     "erf": "Write 1 - erf(x) as jax.scipy.special.erfc(x).",
     "sqrt": "Write sqrt(a) - sqrt(b) as (a - b) / (sqrt(a) + sqrt(b)).",
 }
@@ -102,7 +120,16 @@ def _of_differences(loss: Loss) -> str:
             "Its operand is 1 but for digits that are lost: write log(1 + x) as jnp.log1p(x), and "
             "log(1 + exp(x)) as jax.nn.softplus(x)."
         )
+    if name in _POWERS and loss.operands & {"add", "sub"}:
+        return (
+            "Its base is 1 but for digits that are lost: write (1 + x)**n as "
+            "jnp.exp(n * jnp.log1p(x))."
+        )
     if name in ("sub", "add", "add_any"):
+        if "div" in loss.operands and "add" in loss.before and _EXPONENTIALS & loss.before:
+            return _LOG_SIGMOID if "log" in loss.after else _DIFFERENCES["logistic"]
+        if "logistic" in loss.operands and "log" in loss.after:
+            return _LOG_SIGMOID
         for operand, advice in _DIFFERENCES.items():
             if operand in loss.operands:
                 return advice
@@ -110,6 +137,11 @@ def _of_differences(loss: Loss) -> str:
             return (
                 "Subtract the mean before squaring (a variance in two passes): jnp.var(x), or "
                 "jnp.mean((x - jnp.mean(x)) ** 2)."
+            )
+        if _POWERS & loss.operands:
+            return (
+                "Write a**2 - b**2 as (a - b) * (a + b), and (1 + x)**n - 1 as "
+                "jnp.expm1(n * jnp.log1p(x))."
             )
     return (
         "Rearrange the formula so that nearly equal numbers are not subtracted, or compute this "

@@ -1,0 +1,67 @@
+"""Run a program on tracers, with its branches and loops built anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from jax import lax
+from jax.extend.core import ClosedJaxpr
+
+from ...jaxprs import FOLLOWED, SOLVERS, Evaluator, bound_equation
+
+
+class WhileLoop(NamedTuple):
+    """A while loop as functions of what it carries.
+
+    Attributes:
+        goes_on: whether another iteration is made.
+        body: makes one.
+        start: what it begins with.
+    """
+
+    goes_on: Callable[[Any], Any]
+    body: Callable[[Any], list[Any]]
+    start: list[Any]
+
+
+class Rebuilding(Evaluator[Any, None]):
+    """Evaluates on tracers; rules of the program's own are not kept.
+
+    A subclass says how a while loop is built.
+    """
+
+    enters = (FOLLOWED | SOLVERS) - {"pybridge_switch"}
+
+    def apply(self, program: Any, eqn: Any, operands: list[Any], here: None) -> list[Any]:
+        return bound_equation(eqn)(*operands)
+
+    def branch(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
+        def of(program: ClosedJaxpr) -> Callable[..., list[Any]]:
+            return lambda *xs: self.run(program, xs, None)
+
+        return lax.switch(operands[0], list(map(of, eqn.params["branches"])), *operands[1:])
+
+    def scan(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
+        params = eqn.params
+        consts, carries = params["num_consts"], params["num_carry"]
+        fixed, start = operands[:consts], operands[consts : consts + carries]
+
+        def step(carry: Any, x: Any) -> Any:
+            outs = self.run(params["jaxpr"], [*fixed, *carry, *x], None)
+            return outs[:carries], outs[carries:]
+
+        xs = list(operands[consts + carries :])
+        end, ys = lax.scan(step, list(start), xs, params["length"], params["reverse"])
+        return [*end, *ys]
+
+    def opened_loop(self, eqn: Any, operands: list[Any]) -> WhileLoop:
+        """Make functions of the programs of a while loop."""
+        params = eqn.params
+        ask, body = params["cond_nconsts"], params["body_nconsts"]
+        asked, fixed, start = operands[:ask], operands[ask : ask + body], operands[ask + body :]
+        return WhileLoop(
+            lambda carry: self.run(params["cond_jaxpr"], [*asked, *carry], None)[0],
+            lambda carry: self.run(params["body_jaxpr"], [*fixed, *carry], None),
+            list(start),
+        )
