@@ -136,13 +136,15 @@ class Parallel(Connected):
     """Apply layers side by side and combine their outputs.
 
     `connection(layer1(x), layer2(x), ...)`; with a tuple for an input, layer i gets its
-    element i. So it is with options such as `mask=`: those that take it get it, and with a
-    tuple for an input a tuple of options is one for each layer.
+    element i, and one layer alone gets them all, one after the other. So it is with options such
+    as `mask=`: those that take it get it, and with a tuple for an input a tuple of options is one
+    for each element.
 
     Args:
-        connection: a function of as many arrays as there are layers.
+        connection: a function of as many arrays as there are outputs.
         *layers: layers, or functions of one array. Layer i gets the key
-            `jax.random.fold_in(key, i)`.
+            `jax.random.fold_in(key, i)`; one layer alone gets, for element j of a tuple after
+            the first, `fold_in(fold_in(key, 0), j)`.
         **named: the same with names; either all have one or none.
 
     Params and state:
@@ -150,7 +152,8 @@ class Parallel(Connected):
 
     Raises:
         ArgumentTypeError: a layer is neither a layer nor a function.
-        ArgumentValueError: the input is a tuple of another length.
+        ArgumentValueError: there are several layers and the input is a tuple of another length,
+            or it is an empty one.
 
     Example:
         >>> import jax.numpy as jnp
@@ -168,16 +171,20 @@ class Parallel(Connected):
         self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode, **options: Any
     ) -> tuple[Any, Any]:
         """Apply every layer, then the connection."""
-        inputs = self._inputs(x)
-        outs, states = [], []
-        for i, (layer, p, s, value) in enumerate(
-            zip(self.layers, self._unpacked(params), self._unpacked(state), inputs, strict=True)
-        ):
+        alone = len(self) == 1 and isinstance(x, tuple) and len(x) > 0
+        inputs = x if alone else self._inputs(x)
+        children = tuple(zip(self.layers, self._unpacked(params), strict=True))
+        outs, states = [], list(self._unpacked(state))
+        for i, value in enumerate(inputs):
             own = {
                 name: option[i] if isinstance(option, tuple) and inputs is x else option
                 for name, option in options.items()
             }
-            y, s = apply_child(layer, p, s, value, child_key(key, i), mode, own)
+            number = 0 if alone else i
+            layer, p = children[number]
+            own_key = child_key(key, number)
+            if number < i:
+                own_key = child_key(own_key, i)
+            y, states[number] = apply_child(layer, p, states[number], value, own_key, mode, own)
             outs.append(y)
-            states.append(s)
         return self.connection(*outs), self._packed(tuple(states))

@@ -157,6 +157,9 @@ const LAYERS = [
     "Parallel" => (PyBridge.Parallel((a, b) -> a .* b, DENSE, PyBridge.Chain(DENSE, NORMS[2])),
         (3, 5), (p, s) -> Flux.Parallel((a, b) -> a .* b, flux_dense(DENSE)(p[1], s[1]), Flux.Chain(
             flux_dense(DENSE)(p[2][1], s[2][1]), flux_norm(Flux.BatchNorm, NORMS[2])(p[2][2], s[2][2])))),
+    "Parallel of one layer" => (PyBridge.Chain(x -> (x, x .^ 2),
+        PyBridge.Parallel((a, b) -> a .* b, NORMS[1])), (3, 5), (p, s) -> Flux.Chain(x -> (x, x .^ 2),
+        Flux.Parallel((a, b) -> a .* b, flux_norm(Flux.BatchNorm, NORMS[1])(p[2][1], s[2][1])))),
     ["$name of $size" => (layer, size, flux_recurrence(layer)) for (name, size, layer) in (
         ("RNN", (3, 4, 2), PyBridge.RNN(3 => 2)),
         ("RNN with relu", (3, 4, 2), PyBridge.RNN(3 => 2, NNlib.relu; bias=false)),
@@ -218,7 +221,7 @@ const KINDS = ("Dense", "Dense of a vector", "Dense with more axes",
     "BatchNorm (4, 2, 3) tanh", "BatchNorm affine=false track_stats=false",
     "InstanceNorm (4, 2, 3) affine=true track_stats=true", "GroupNorm (3, 4, 2)",
     "LayerNorm (3, 2) of (3, 2, 4)", "LayerNorm (5,) of (5, 3)", "WeightNorm dims=-1", "Chain",
-    "SkipConnection", "Parallel", "RNN of (3, 4, 2)", "RNN with relu of (3, 4, 2)",
+    "SkipConnection", "Parallel", "Parallel of one layer", "RNN of (3, 4, 2)", "RNN with relu of (3, 4, 2)",
     "RNN of a lambda of (3, 4, 2)", "LSTM of (3, 4, 2)", "GRU of (3, 4, 2)", "GRUv3 of (3, 4, 2)",
     "LSTMCell of (3, 4)", "GRUCell of (3,)", "MultiHeadAttention of several",
     "MultiHeadAttention scores", "Bilinear of (3, 4)", "Scale (3,)", "Maxout", "PairwiseFusion",

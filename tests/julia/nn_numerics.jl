@@ -292,6 +292,10 @@ end
         @test_throws DimensionMismatch PyBridge.apply(
             layer, PyBridge.init(key, layer; T=Float64)..., ones(size); training=false)
     end
+    for make in (PyBridge.Dense, PyBridge.Embedding, PyBridge.GRU, PyBridge.LSTMCell)
+        @test_throws MethodError make(2 => 1.5)
+    end
+    @test_throws MethodError PyBridge.Conv((2,), 2 => 1.5)
     @test_throws ArgumentError PyBridge.Conv((2,), 3 => 2; groups=2)
     @test_throws ArgumentError PyBridge.Conv((2, 2), 3 => 2; pad=(1, 2, 3))
     @test_throws ArgumentError PyBridge.Conv((2, 2), 3 => 2; stride=(1, 2, 3))
@@ -302,6 +306,7 @@ end
     @test_throws ArgumentError PyBridge.apply(PyBridge.Chain(DENSE), (), (), ones(3))
     @test_throws ArgumentError PyBridge.apply(
         PyBridge.Parallel(+, sin, cos), ((;), (;)), ((;), (;)), (1.0, 2.0, 3.0))
+    @test_throws ArgumentError PyBridge.apply(PyBridge.Parallel(+, sin), ((;),), ((;),), ())
     @test_throws DimensionMismatch PyBridge.init(
         key, PyBridge.Dense(2 => 1; init=(key, T, dims) -> zeros(T, 1)))
 end

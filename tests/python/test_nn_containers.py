@@ -100,6 +100,31 @@ def test_parallel_with_one_input_and_with_many():
     close(same.apply(params, state, xs[0])[0], want)
 
 
+@ignore_mode_warnings
+def test_one_layer_of_a_parallel_takes_every_element_in_turn():
+    norm, xs = nn.BatchNorm(3), tuple(random(jax.random.key(i), (4, 3)) for i in range(3))
+    layer = nn.Parallel(lambda *ys: ys, norm)
+    params, state = layer.init(KEY)
+    ys, new = layer.apply(params, state, xs, training=True)
+    (alone,) = state
+    for x, y in zip(xs, ys, strict=True):
+        want, alone = norm.apply(params[0], alone, x, training=True)
+        close(y, want)
+    close(new[0]["mean"], alone["mean"])
+    masks = tuple(jnp.arange(4)[:, None] < n for n in (2, 3, 4))
+    masked, _ = layer.apply(params, state, xs, training=True, mask=masks)
+    close(masked[1], norm.apply(params[0], state[0], xs[1], training=True, mask=masks[1])[0])
+
+    drop = nn.Parallel(lambda *ys: ys, noise=nn.Dropout(0.5))
+    x, key = jnp.ones((40,)), jax.random.key(5)
+    first, second = drop.apply({"noise": {}}, {"noise": {}}, (x, x), key=key, training=True)[0]
+    own = jax.random.fold_in(key, 0)
+    for y, its_key in ((first, own), (second, jax.random.fold_in(own, 1))):
+        close(y, nn.Dropout(0.5).apply({}, {}, x, key=its_key, training=True)[0])
+    with pytest.raises(pb.ArgumentValueError, match="one for each layer, got a tuple of 0"):
+        layer.apply(params, state, ())
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1, (0, 1), None])
 def test_weight_norm(axis):
     layer = nn.WeightNorm(nn.Dense(3, 2), axis=axis)

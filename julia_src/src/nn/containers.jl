@@ -79,8 +79,8 @@ takes_mask(layer::SkipConnection) = takes_mask(layer.layer)
     Parallel(connection, layers...)
 
 Compute `connection(layer(x) for each layer...)`. A tuple gives each layer an input of its
-own. Parameters and state are tuples of the layers' own. The twin in Python is
-`pybridge.nn.Parallel`, the source `Flux.Parallel`.
+own; one layer alone gets all of its elements, one after the other. Parameters and state are tuples
+of the layers' own. The twin in Python is `pybridge.nn.Parallel`, the source `Flux.Parallel`.
 
 # Examples
 ```jldoctest
@@ -117,10 +117,16 @@ takes_mask(layer::Parallel) = any(takes_mask, layer.layers)
 @generated function side_by_side(
     connection, layers::Tuple{Vararg{Any,N}}, params, states, x, key, training, mask
 ) where {N}
-    ys, new = [Symbol(:y, i) for i in 1:N], [Symbol(:state, i) for i in 1:N]
-    steps = [:(($(ys[i]), $(new[i])) = apply_child(layers[$i], params[$i], states[$i],
-        input_of(x, $i), child_key(key, $(i - 1)), training, mask_of(x, mask, $i)))
-        for i in 1:N]
+    # One layer alone is called for each element, and its state goes from call to call.
+    calls = N == 1 && x <: Tuple ? fieldcount(x) : N
+    ys, new = [Symbol(:y, i) for i in 1:calls], [Symbol(:state, i) for i in 1:N]
+    steps = map(1:calls) do i
+        n = min(i, N)
+        state = i > n ? new[n] : :(states[$n])
+        own_key = i > n ? :(child_key(child_key(key, 0), $(i - 1))) : :(child_key(key, $(i - 1)))
+        :(($(ys[i]), $(new[n])) = apply_child(layers[$n], params[$n], $state, input_of(x, $i),
+            $own_key, training, mask_of(x, mask, $i)))
+    end
     return Expr(:block, steps..., :(return connection($(ys...)), $(Expr(:tuple, new...))))
 end
 
@@ -130,11 +136,14 @@ mask_of(x, mask, i) = mask
 mask_of(::Tuple, masks::Tuple, i) = masks[i]
 
 function check_inputs(layer, x)
-    x isa Tuple && length(x) != length(layer.layers) && throw(ArgumentError(
+    x isa Tuple && !takes_inputs(layer, length(x)) && throw(ArgumentError(
         "$(title(layer)): expected one input, or a tuple of $(length(layer.layers)), got a " *
         "tuple of $(length(x))."))
     return nothing
 end
+takes_inputs(layer, count) = count == length(layer.layers)
+takes_inputs(layer::Parallel, count) =
+    count == length(layer.layers) || (length(layer.layers) == 1 && count > 0)
 ChainRulesCore.@non_differentiable check_inputs(::Any, ::Any)
 
 # --- children -------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ struct Conv{N,M,F,I} <: Layer
     init::I
 end
 function Conv(
-    kernel::Dims{N}, channels::Pair, activation=identity; stride=1, pad=0, dilation=1,
+    kernel::Dims{N}, channels::Channels, activation=identity; stride=1, pad=0, dilation=1,
     groups=1, bias=true, init=glorot_uniform
 ) where {N}
     check_groups(:Conv, channels, groups)
@@ -120,7 +120,7 @@ struct ConvTranspose{N,M,F,I} <: Layer
     init::I
 end
 function ConvTranspose(
-    kernel::Dims{N}, channels::Pair, activation=identity; stride=1, pad=0, outpad=0,
+    kernel::Dims{N}, channels::Channels, activation=identity; stride=1, pad=0, outpad=0,
     dilation=1, groups=1, bias=true, init=glorot_uniform
 ) where {N}
     check_groups(:ConvTranspose, channels, groups)

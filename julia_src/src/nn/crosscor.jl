@@ -24,7 +24,7 @@ struct CrossCor{C<:Conv} <: Layer
     conv::C
 end
 function CrossCor(
-    kernel::Dims, channels::Pair, activation=identity; stride=1, pad=0, dilation=1, bias=true,
+    kernel::Dims, channels::Channels, activation=identity; stride=1, pad=0, dilation=1, bias=true,
     init=glorot_uniform
 )
     return CrossCor(Conv(kernel, channels, activation; stride, pad, dilation, bias, init))
@@ -62,6 +62,6 @@ julia> PyBridge.DepthwiseConv((3,), 2 => 4).groups
 2
 ```
 """
-function DepthwiseConv(kernel::Dims, channels::Pair, activation=identity; options...)
+function DepthwiseConv(kernel::Dims, channels::Channels, activation=identity; options...)
     return Conv(kernel, channels, activation; groups=first(channels), options...)
 end

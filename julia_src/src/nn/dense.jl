@@ -35,7 +35,7 @@ struct Dense{F,I} <: Layer
     bias::Bool
     init::I
 end
-function Dense(channels::Pair, activation=identity; bias=true, init=glorot_uniform)
+function Dense(channels::Channels, activation=identity; bias=true, init=glorot_uniform)
     return Dense(channels, activation, bias, init)
 end
 

@@ -29,7 +29,7 @@ struct Embedding{I} <: Layer
     channels::Pair{Int,Int}
     init::I
 end
-Embedding(channels::Pair; init=normal_init) = Embedding(channels, init)
+Embedding(channels::Channels; init=normal_init) = Embedding(channels, init)
 
 function init(key, layer::Embedding; T=Float32)
     return (; weight=layer.init(key, T, reverse(Tuple(layer.channels)))), (;)

@@ -29,7 +29,7 @@ struct EmbeddingBag{R,I} <: Layer
     reduction::R
     init::I
 end
-EmbeddingBag(channels::Pair, reduction=mean_along; init=normal_init) =
+EmbeddingBag(channels::Channels, reduction=mean_along; init=normal_init) =
     EmbeddingBag(channels, reduction, init)
 
 """

@@ -8,6 +8,9 @@ by [`init`](@ref) and handed to [`apply`](@ref).
 """
 abstract type Layer end
 
+"How many features or channels come in and go out: `in => out`."
+const Channels = Pair{<:Integer,<:Integer}
+
 """
     params, state = init(key, layer; T=Float32)
 

@@ -76,7 +76,7 @@ julia> size(first(PyBridge.apply(layer, params, state, ones(Float32, 2, 7, 5))))
 (3, 7, 5)
 ```
 """
-function RNN(channels::Pair, activation=tanh; return_state=false, options...)
+function RNN(channels::Channels, activation=tanh; return_state=false, options...)
     return Recurrence(RNNCell(channels, activation; options...); return_state)
 end
 
@@ -86,7 +86,7 @@ end
 A [`Recurrence`](@ref) of an [`LSTMCell`](@ref), whose options it takes. The twin in Python is
 `pybridge.nn.LSTM`, the source `Flux.LSTM`.
 """
-LSTM(channels::Pair; return_state=false, options...) =
+LSTM(channels::Channels; return_state=false, options...) =
     Recurrence(LSTMCell(channels; options...); return_state)
 
 """
@@ -95,7 +95,7 @@ LSTM(channels::Pair; return_state=false, options...) =
 A [`Recurrence`](@ref) of a [`GRUCell`](@ref), whose options it takes. The twin in Python is
 `pybridge.nn.GRU`, the source `Flux.GRU`.
 """
-GRU(channels::Pair; return_state=false, options...) =
+GRU(channels::Channels; return_state=false, options...) =
     Recurrence(GRUCell(channels; options...); return_state)
 
 """
@@ -104,7 +104,7 @@ GRU(channels::Pair; return_state=false, options...) =
 A [`Recurrence`](@ref) of a [`GRUv3Cell`](@ref), whose options it takes. The twin in Python is
 `pybridge.nn.GRUv3`, the source `Flux.GRUv3`.
 """
-GRUv3(channels::Pair; return_state=false, options...) =
+GRUv3(channels::Channels; return_state=false, options...) =
     Recurrence(GRUv3Cell(channels; options...); return_state)
 
 "The hidden state to start from, in the weights' number type; refuse one of another size."

@@ -78,7 +78,7 @@ struct RNNCell{F,I,R} <: Cell
     recurrent_init::R
 end
 function RNNCell(
-    channels::Pair, activation=tanh; bias=true, init=glorot_uniform,
+    channels::Channels, activation=tanh; bias=true, init=glorot_uniform,
     recurrent_init=glorot_uniform
 )
     return RNNCell(channels, activation, bias, init, recurrent_init)
@@ -150,7 +150,7 @@ end
 
 for name in (:LSTMCell, :GRUCell, :GRUv3Cell)
     @eval function $name(
-        channels::Pair; bias=true, init=glorot_uniform, recurrent_init=glorot_uniform
+        channels::Channels; bias=true, init=glorot_uniform, recurrent_init=glorot_uniform
     )
         return $name(channels, bias, init, recurrent_init)
     end
