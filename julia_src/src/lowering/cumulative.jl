@@ -63,8 +63,9 @@ function pull_running(f, ȳ, y, x, dim, back)
     for k in length(order):-1:2
         here, previous = order[k], order[k-1]
         a, b, c = at(y, previous), at(x, here), at(y, here)
-        at(x̄, here) .= carried .* conj.(partial.(Ref(f), Ref(Val(2)), c, a, b))
-        carried = at(ȳ, previous) .+ carried .* conj.(partial.(Ref(f), Ref(Val(1)), c, a, b))
+        by(i) = conj.(partial.(Ref(f), Ref(i), c, a, b))
+        at(x̄, here) .= carried .* by(Val(2))
+        carried = at(ȳ, previous) .+ carried .* by(Val(1))
     end
     at(x̄, first(order)) .= carried
     return x̄

@@ -16,8 +16,8 @@ function partial end
 """
     @elementwise name(x, y) = value  (derivative by x, derivative by y)
 
-Define an elementwise primitive. In the partial derivatives, `Ω` is the value. One that is `0`
-means that no derivative passes.
+Define an elementwise primitive. In the partial derivatives, `Ω` is the value. One that is
+`0` means that no derivative passes.
 """
 macro elementwise(definition, partials)
     call, value = definition.args
