@@ -173,11 +173,12 @@ def _choose(
     for long, short in zip(far[:3], near[:3], strict=True):
         at_far, at_near = long.times(far.scale), short.times(near.scale)
         is_near |= is_nearer(at_far, at_near, step, tolerances)
-    estimates = (
-        long.replaced(is_near, short) for long, short in zip(far[:3], near[:3], strict=True)
+    return Differences(
+        *(long.replaced(is_near, short) for long, short in zip(far[:3], near[:3], strict=True)),
+        gap=np.where(is_near, near.gap, far.gap),
+        is_blurred=np.where(is_near, near.is_blurred, far.is_blurred),
+        scale=np.where(is_near, near.scale, far.scale),
     )
-    others = (np.where(is_near, short, long) for long, short in zip(far[3:], near[3:], strict=True))
-    return Differences(*estimates, *others)
 
 
 def is_nearer(

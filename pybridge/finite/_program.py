@@ -72,8 +72,9 @@ class Program:
             # The point itself worked, so this is the outside of the domain: Python's and
             # Julia's own sqrt and log raise there.
             flat = None
-        is_defined = flat is not None and flat.shape == self.origin.shape
-        return flat if is_defined else np.full(self.origin.shape, np.nan)
+        if flat is None or flat.shape != self.origin.shape:
+            return np.full(self.origin.shape, np.nan)
+        return flat
 
     def differentiate(self, direction: dict[int, np.ndarray]) -> CurveDerivative:
         """Differentiate in a direction, which is given per moving leaf."""
