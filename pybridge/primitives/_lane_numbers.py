@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.core import eval_jaxpr
 from jax.tree_util import Partial
 
 from ..jaxprs import (
     FOLLOWED,
     RULED_CALLS,
-    Evaluator,
+    Rebuilding,
     bound_equation,
     called_program,
     inner_jaxprs,
@@ -66,11 +65,13 @@ def with_lane_numbers(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
     return evaluate
 
 
-class _WithLaneNumbers(Evaluator[Any, None]):
+class _WithLaneNumbers(Rebuilding):
     """Evaluates a program in which the number of the lane is given.
 
-    Loops and branches stay what they are, and close over the number.
+    Loops and branches close over the number. What does not ask for it stays as it is.
     """
+
+    enters = FOLLOWED
 
     def __init__(self, numbers: Numbers):
         self._numbers = numbers
@@ -89,34 +90,7 @@ class _WithLaneNumbers(Evaluator[Any, None]):
         """Choose as the equation does, unless it chooses by the platform."""
         if eqn.params.get("branches_platforms") is not None:
             return None
-        functions = [
-            lambda *xs, branch=branch: self.run(branch, xs, None)
-            for branch in eqn.params["branches"]
-        ]
-        return lax.switch(operands[0], functions, *operands[1:])
-
-    def scan(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
-        params = eqn.params
-        consts, carries = params["num_consts"], params["num_carry"]
-        fixed, carry = operands[:consts], operands[consts : consts + carries]
-
-        def step(carry: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
-            outs = self.run(params["jaxpr"], [*fixed, *carry, *xs], None)
-            return outs[:carries], outs[carries:]
-
-        options = {name: params[name] for name in ("length", "reverse", "unroll")}
-        carry, stacked = lax.scan(step, carry, operands[consts + carries :], **options)
-        return [*carry, *stacked]
-
-    def while_loop(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
-        params = eqn.params
-        asked = params["cond_nconsts"]
-        fixed = asked + params["body_nconsts"]
-        return lax.while_loop(
-            lambda carry: self.run(params["cond_jaxpr"], [*operands[:asked], *carry], None)[0],
-            lambda carry: self.run(params["body_jaxpr"], [*operands[asked:fixed], *carry], None),
-            operands[fixed:],
-        )
+        return super().branch(eqn, operands, here)
 
 
 def _with_its_rule(eqn: Any, numbers: Numbers, operands: list[Any]) -> list[Any]:

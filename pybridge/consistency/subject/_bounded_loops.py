@@ -16,8 +16,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr
 
-from ...jaxprs import contains
-from ._rebuilt_programs import Rebuilding
+from ...jaxprs import Rebuilding, contains
 
 # An iteration that converges from elsewhere, or a solver with shorter steps, takes some times the
 # iterations of the given point; a loop of one or two has them from the second number on.

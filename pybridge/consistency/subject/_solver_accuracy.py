@@ -19,12 +19,11 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr
 
-from ...jaxprs import LOOPS
+from ...jaxprs import LOOPS, Rebuilding
 from ._bounded_loops import bounded
 from ._compilation import compiled
 from ._places import first_place
 from ._probes import Line
-from ._rebuilt_programs import Rebuilding
 
 # Iterations more than the program's own: a slow iteration needs many.
 _MORE = (1, 2, 8, 32)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jax import lax
-from jax.extend.core import ClosedJaxpr
 
-from ...jaxprs import FOLLOWED, SOLVERS, Evaluator, bound_equation
+from ._evaluate import Evaluator
+from ._families import FOLLOWED, SOLVERS
+
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr
 
 
 class WhileLoop(NamedTuple):
@@ -28,15 +31,12 @@ class WhileLoop(NamedTuple):
 class Rebuilding(Evaluator[Any, None]):
     """Evaluates on tracers; rules of the program's own are not kept.
 
-    A subclass says how a while loop is built.
+    Loops and branches stay what they are. A subclass may build them in another way.
     """
 
     enters = (FOLLOWED | SOLVERS) - {"pybridge_switch"}
 
-    def apply(self, program: Any, eqn: Any, operands: list[Any], here: None) -> list[Any]:
-        return bound_equation(eqn)(*operands)
-
-    def branch(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
+    def branch(self, eqn: Any, operands: list[Any], here: None) -> list[Any] | None:
         def of(program: ClosedJaxpr) -> Callable[..., list[Any]]:
             return lambda *xs: self.run(program, xs, None)
 
@@ -51,9 +51,12 @@ class Rebuilding(Evaluator[Any, None]):
             outs = self.run(params["jaxpr"], [*fixed, *carry, *x], None)
             return outs[:carries], outs[carries:]
 
-        xs = list(operands[consts + carries :])
-        end, ys = lax.scan(step, list(start), xs, params["length"], params["reverse"])
+        options = {name: params[name] for name in ("length", "reverse", "unroll")}
+        end, ys = lax.scan(step, list(start), list(operands[consts + carries :]), **options)
         return [*end, *ys]
+
+    def while_loop(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
+        return list(lax.while_loop(*self.opened_loop(eqn, operands)))
 
     def opened_loop(self, eqn: Any, operands: list[Any]) -> WhileLoop:
         """Make functions of the programs of a while loop."""
