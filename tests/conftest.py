@@ -28,7 +28,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import julia_state
-from quick import LONG, compile_in_haste, left_for_the_night
+from quick import LONG, compile_in_haste, left_for_the_night, share_mlir_contexts
 
 # The installed entry point and this are one: pytest skips a module that it has by this name.
 pytest_plugins = ["pytester", "pybridge_pytest"]
@@ -44,9 +44,11 @@ def forget_compiled_programs():
     Thousands of programs in one process take gigabytes, and on Linux so many memory maps that
     neither XLA nor Julia can get another one.
     """
-    yield
     import jax
 
+    release = (lambda: None) if LONG in os.environ else share_mlir_contexts()
+    yield
+    release()
     jax.clear_caches()
     gc.collect()
 
@@ -72,6 +74,9 @@ def pytest_collection_modifyitems(config, items):
         # The long run has properties with more examples, and Julia's own tests with all cases.
         in_both = any(item.get_closest_marker(name) for name in ("hypothesis", "both"))
         if config.option.markexpr != QUICK and (in_both or "julia" in item.path.parts):
+            item.add_marker("nightly")
+        # By day Julia interprets, so the long run compiles what the quick one has run.
+        if config.option.markexpr == "nightly" and "bridge" in item.path.parts:
             item.add_marker("nightly")
     for item in left_for_the_night(i for i in items if not i.get_closest_marker("nightly")):
         item.add_marker("nightly")

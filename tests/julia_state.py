@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
+
+from quick import LONG
 
 # Julia packages that tests alone use: Aqua looks PyBridge over, JLArrays stands in for a GPU.
 TOOLS = ("Aqua", "JLArrays")
@@ -25,10 +31,40 @@ def why_not() -> str | None:
         choice = choose_julia()
         if choice.executable is None:
             return f"{choice.origin}; PYBRIDGE_JULIA and PYTHON_JULIAPKG_EXE are not set"
-        session()
+        if LONG in os.environ:
+            session()
+        else:
+            _start_interpreted()
     except BridgeError as error:
         return f"Julia did not start: {error}"
     return None
+
+
+def _start_interpreted() -> None:
+    """Start a Julia that has all packages and interprets from then on; see interpreted.jl."""
+    from pybridge import BridgeError
+    from pybridge._backends import TABLE
+    from pybridge.julia import _session
+    from pybridge.julia._environments import entries
+
+    def import_prepared() -> Any:
+        juliacall = import_juliacall()
+        juliacall.Main.include(str(Path(__file__).with_name("interpreted.jl")))
+        return juliacall
+
+    import_juliacall, _session._import_juliacall = _session._import_juliacall, import_prepared
+    try:
+        session = _session.session()
+    finally:
+        _session._import_juliacall = import_juliacall
+    not_yet_run = [system.package for system in TABLE if system.experimental]
+    for package in entries():
+        if package not in not_yet_run:
+            with contextlib.suppress(BridgeError):  # the tests that need it tell why
+                session.require(package)
+    load = f'push!(LOAD_PATH, raw"{tools()}"); try @eval using JLArrays catch end; pop!(LOAD_PATH)'
+    main = sys.modules["juliacall"].Main
+    session.call(lambda _: str(main.seval(f"{load}; interpret()")))
 
 
 def is_required() -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import itertools
 import mmap
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,35 @@ def compile_in_haste() -> None:
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     known = [flag for flag in _HASTE if _xla_knows(flag.strip("-").split("=")[0])]
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *known])
+
+
+def share_mlir_contexts() -> Callable[[], None]:
+    """Have JAX lower programs in one MLIR context, and not make one for each.
+
+    Making one is more than a third of what it takes to lower a small program. They are made for
+    several threads. Does nothing where JAX has no such function, which is no part of its interface.
+
+    Returns:
+        What has it make one for each again, and frees this one.
+    """
+    from jax._src.interpreters import mlir
+
+    make = getattr(mlir, "make_ir_context", None)
+    if make is None:
+        return lambda: None
+    shared = functools.cache(make)
+    # What is lowered within another program's lowering must not end up in that program.
+    mlir.make_ir_context = lambda: make() if _is_lowering() else shared()
+    return lambda: setattr(mlir, "make_ir_context", make)
+
+
+def _is_lowering() -> bool:
+    from jaxlib.mlir import ir
+
+    try:
+        return ir.Context.current is not None
+    except ValueError:  # older ones raise where there is none
+        return False
 
 
 def _xla_knows(flag: str) -> bool:

@@ -1,7 +1,32 @@
 @testset "pullbacks that are left" begin
     P = PyBridge
     pullback(n) = P.Pullback(ȳ -> (ȳ,), (:f, n), (1,), (zeros(n),))
-    size_of(n) = Base.summarysize(pullback(n))
+    size_of(n) = P.bytes_kept(pullback(n))
+
+    @testset "what is kept is counted, each object once, and no code" begin
+        x = zeros(1000)
+        overhead = 200  # headers, sizes and references
+        @test 8000 <= P.bytes_kept(x) <= 8000 + overhead
+        @test 8000 <= P.bytes_kept((x, Any[x, (; x)], Ref{Any}(x))) <= 8000 + overhead
+        @test P.bytes_kept("four") == 4
+        @test P.bytes_kept(() -> x) == P.bytes_kept(Ref(x))
+        chained = foldl((x, _) -> Any[x, x], 1:50; init=x)  # 2^50 ways to the same array
+        @test 8000 <= P.bytes_kept(chained) <= 8000 + 50 * overhead
+        for code in (Base, Int, sin, first(methods(sin)), current_task(), :name, GlobalRef(Base, :sin))
+            @test P.bytes_kept(Any[code, x]) == P.bytes_kept(Any[nothing, x])
+        end
+    end
+
+    @testset "systems keep what grows with the arguments: $system" for system in SYSTEMS
+        system === :forwarddiff && continue  # it has no pullback to keep
+        f(x) = x .* x
+        kept = map((10, 1000)) do n
+            _, back = P.pullback(P.BACKENDS[system], f, (ones(n),), Val((1,)))
+            P.bytes_kept(back)
+        end
+        @test kept[1] < 2 * 10^4
+        @test 8 * 990 <= kept[2] - kept[1] < 1000 * 990
+    end
 
     @testset "each is taken once, by its ticket" begin
         store = P.PullbackStore(10^6, UInt64(2)^32 - 1)  # the second ticket is wider than 32 bits
@@ -17,7 +42,7 @@
 
     @testset "the oldest make room" begin
         store = P.PullbackStore(10 * size_of(100), UInt64(1))
-        tickets = [P.leave!(store, pullback(100)) for _ in 1:10^5]
+        tickets = [P.leave!(store, pullback(100)) for _ in 1:(LONG ? 10^5 : 10^3)]
         @test store.bytes <= store.limit && length(store.entries) == 10
         @test P.take!(store, tickets[end-10]) === nothing
         @test all(ticket -> P.take!(store, ticket) !== nothing, tickets[end-9:end])

@@ -4,6 +4,9 @@ const ROOT = dirname(dirname(@__DIR__))
 foreach(path -> insert!(LOAD_PATH, 2, path), reverse(ARGS))
 insert!(LOAD_PATH, 2, joinpath(ROOT, "julia_src"))
 
+const LONG = haskey(ENV, "PYBRIDGE_LONG_TESTS")
+LONG || include("../interpreted.jl")
+
 using DifferentiationInterface: DifferentiationInterface
 using FiniteDiff: FiniteDiff
 using Flux: Flux
@@ -19,12 +22,13 @@ using Tracker: Tracker
 using Yota: Yota
 using Zygote: Zygote
 
+LONG || interpret()
+
 const SYSTEMS = (:zygote, :forwarddiff, :tracker, :yota, :mooncake, :reversediff)
 # Of these, those whose values show each by itself whether it is differentiated, and those with
 # second derivatives.
 const BY_VALUE = (:forwarddiff, :tracker, :reversediff)
 const SECOND_ORDER = (:zygote, :forwarddiff, :mooncake)
-const LONG = haskey(ENV, "PYBRIDGE_LONG_TESTS")
 
 """
 Every system with every case in the long run; in the quick one as few pairs as have each system and

@@ -7,6 +7,8 @@ proposal in the user's own words must be one that can be pasted.
 from __future__ import annotations
 
 import ast
+import copy
+import functools
 import linecache
 import re
 from collections.abc import Iterator
@@ -84,7 +86,7 @@ def operation_text(location: Location | None, primitive: str, operand: int = 0) 
 
 def operation_with(location: Location | None, primitive: str, operand: int, text: str) -> str:
     """Return how the user wrote an operation, with another operand; empty if not sure."""
-    node = _operation_node(location, primitive)
+    node = copy.deepcopy(_operation_node(location, primitive))
     if isinstance(node, ast.BinOp) and operand < 2:
         setattr(node, ("left", "right")[operand], ast.parse(text, mode="eval").body)
     elif isinstance(node, ast.Call) and operand < len(node.args):
@@ -199,13 +201,19 @@ def _nodes_at(location: Location | None) -> Iterator[ast.expr]:
     """Yield the expressions that reach over a line."""
     if location is None:
         return
-    try:
-        tree = ast.parse("".join(linecache.getlines(location.file)))
-    except (SyntaxError, ValueError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.expr) and _reaches_over(node, location.line):
+    for node in _expressions("".join(linecache.getlines(location.file))):
+        if _reaches_over(node, location.line):
             yield node
+
+
+# One explanation asks for many lines of the same few files.
+@functools.lru_cache(maxsize=8)
+def _expressions(source: str) -> list[ast.expr]:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return []
+    return [node for node in ast.walk(tree) if isinstance(node, ast.expr)]
 
 
 def _reaches_over(node: ast.expr, line: int) -> bool:
