@@ -26,8 +26,9 @@ def pytest_configure(config):
         config.pluginmanager.register(lowering_record.Recorder(path))
 
 
-# Files that every system takes minutes to compile for: these systems have the day.
+# Files, and one test, that every system takes minutes to compile for: these systems have the day.
 BY_DAY = {
+    "test_jacobian_and_hessian_have_jaxs_axes": tuple(s for s in SYSTEMS if s != "mooncake"),
     "test_flux_model.py": ("zygote", "forwarddiff"),
     "test_jax_arrays.py": ("zygote", "forwarddiff"),
     "test_jax_matrix.py": ("zygote", "forwarddiff"),
@@ -41,7 +42,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         params = item.callspec.params.values() if hasattr(item, "callspec") else ()
         asked = {p for p in params if isinstance(p, str) and p in SYSTEMS}
-        if asked - set(BY_DAY.get(item.path.name, SYSTEMS)):
+        by_day = BY_DAY.get(item.originalname) or BY_DAY.get(item.path.name, SYSTEMS)
+        if asked - set(by_day):
             item.add_marker("nightly")
 
 
