@@ -177,6 +177,7 @@ def test_integers_of_64_bits_wrap_around():
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
 
 
+@pytest.mark.nightly  # loops that Julia has to compile
 def test_sums_of_many_numbers_are_right(compiling_system):
     many = jnp.full((100_000, 3), 0.1)
 
@@ -189,6 +190,7 @@ def test_sums_of_many_numbers_are_right(compiling_system):
     close(slope, [4e4, 4e4, 1e4], rtol=1e-6)
 
 
+@pytest.mark.nightly  # loops that Julia has to compile
 def test_sums_of_half_precision_are_those_of_single(compiling_system):
     v = jnp.full(2000, 0.1, jnp.float16)
     k = jnp.full((1, 8, 48), 0.1, jnp.float16)

@@ -22,7 +22,8 @@ using Tracker: Tracker
 using Yota: Yota
 using Zygote: Zygote
 
-LONG || interpret()
+# The loops over elements of these would take longer than to compile them.
+LONG || interpret((:PyBridge, :Random123, :NNlib))
 
 const SYSTEMS = (:zygote, :forwarddiff, :tracker, :yota, :mooncake, :reversediff)
 # Of these, those whose values show each by itself whether it is differentiated, and those with
