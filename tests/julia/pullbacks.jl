@@ -12,6 +12,9 @@
         @test P.bytes_kept(() -> x) == P.bytes_kept(Ref(x))
         chained = foldl((x, _) -> Any[x, x], 1:50; init=x)  # 2^50 ways to the same array
         @test 8000 <= P.bytes_kept(chained) <= 8000 + 50 * overhead
+        deep = foldl((x, _) -> Any[x], 1:10^5; init=x)  # deeper than calls can nest
+        @test P.bytes_kept(deep) >= 8000 + 8 * 10^5
+        @test P.bytes_kept((ReentrantLock(), x)) > 8000  # has fields that are atomic
         for code in (Base, Int, sin, first(methods(sin)), current_task(), :name, GlobalRef(Base, :sin))
             @test P.bytes_kept(Any[code, x]) == P.bytes_kept(Any[nothing, x])
         end

@@ -60,34 +60,40 @@ const MEMORY = isdefined(Core, :GenericMemory) ? Core.GenericMemory : Array
     bytes_kept(x)
 
 The bytes of `x` and of all that it refers to but code. `Base.summarysize` goes through code too
-where a struct holds it in line, as Mooncake's rules do, which takes it half a minute.
+where a struct holds it in line, as Mooncake's rules do, which takes it far longer than the pass.
 """
-bytes_kept(x) = bytes_kept(x, Any, Set{Ptr{Cvoid}}())
-
-# `x` is in a slot of type `S`; `places` are those of objects that were counted.
-function bytes_kept(@nospecialize(x), @nospecialize(S), places)
-    (x isa CODE || Base.issingletontype(typeof(x))) && return 0
+function bytes_kept(x)
     bytes = 0
-    if !Base.allocatedinline(S)
-        place = ccall(:jl_value_ptr, Ptr{Cvoid}, (Any,), x)
-        place in places && return 0
-        push!(places, place)
-        bytes += Core.sizeof(x)
-    end
-    if x isa Union{MEMORY,Core.SimpleVector}
-        S = x isa MEMORY ? eltype(x) : Any
-        isbitstype(S) && return bytes
-        for i in eachindex(x)
-            isassigned(x, i) && (bytes += bytes_kept(x[i], S, places)::Int)
+    places = Set{Ptr{Cvoid}}()  # of objects that were counted
+    pending = Any[(x, Any)]  # values, and the types of the slots that they are in
+    while !isempty(pending)
+        y, slot = pop!(pending)
+        (y isa CODE || Base.issingletontype(typeof(y))) && continue
+        if !Base.allocatedinline(slot)
+            place = ccall(:jl_value_ptr, Ptr{Cvoid}, (Any,), y)
+            place in places && continue
+            push!(places, place)
+            bytes += Core.sizeof(y)
         end
-    elseif !(x isa String)
-        for i in 1:nfields(x)
-            S = fieldtype(typeof(x), i)
-            (isbitstype(S) || !isdefined(x, i)) && continue
-            bytes += bytes_kept(getfield(x, i), S, places)::Int
-        end
+        y isa String || push_references!(pending, y)
     end
     return bytes
+end
+
+function push_references!(pending, x::Union{MEMORY,Core.SimpleVector})
+    slot = x isa MEMORY ? eltype(x) : Any
+    isbitstype(slot) && return
+    for i in eachindex(x)
+        isassigned(x, i) && push!(pending, (x[i], slot))
+    end
+end
+function push_references!(pending, @nospecialize(x))
+    T = typeof(x)
+    for i in 1:nfields(x)
+        order = Base.isfieldatomic(T, i) ? :monotonic : :not_atomic
+        isbitstype(fieldtype(T, i)) && continue
+        isdefined(x, i, order) && push!(pending, (getfield(x, i, order), fieldtype(T, i)))
+    end
 end
 
 const NO_TICKET = UInt32[0, 0]
