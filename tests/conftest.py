@@ -28,7 +28,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import julia_state
-from quick import LONG, compile_in_haste, left_for_the_night, share_mlir_contexts
+from quick import LONG, compile_in_haste, left_for_the_night, one_mlir_context
 
 # The installed entry point and this are one: pytest skips a module that it has by this name.
 pytest_plugins = ["pytester", "pybridge_pytest"]
@@ -39,16 +39,15 @@ QUICK = "not nightly"  # what pyproject.toml has for `-m`
 
 @pytest.fixture(scope="module", autouse=True)
 def forget_compiled_programs():
-    """Free what JAX compiled for a file.
+    """Free what JAX compiled for a file, and the context in which it lowered that.
 
     Thousands of programs in one process take gigabytes, and on Linux so many memory maps that
     neither XLA nor Julia can get another one.
     """
     import jax
 
-    release = (lambda: None) if LONG in os.environ else share_mlir_contexts()
-    yield
-    release()
+    with one_mlir_context():
+        yield
     jax.clear_caches()
     gc.collect()
 
@@ -75,7 +74,8 @@ def pytest_collection_modifyitems(config, items):
         in_both = any(item.get_closest_marker(name) for name in ("hypothesis", "both"))
         if config.option.markexpr != QUICK and (in_both or "julia" in item.path.parts):
             item.add_marker("nightly")
-        # By day Julia interprets, so the long run compiles what the quick one has run.
+        # By day Julia interprets, so the long run compiles what the quick one has run. The run for
+        # peers, which is neither, keeps its own.
         if config.option.markexpr == "nightly" and "bridge" in item.path.parts:
             item.add_marker("nightly")
     for item in left_for_the_night(i for i in items if not i.get_closest_marker("nightly")):

@@ -43,9 +43,7 @@ def why_not() -> str | None:
 def _start_interpreted() -> None:
     """Start a Julia that has all packages and interprets from then on; see interpreted.jl."""
     from pybridge import BridgeError
-    from pybridge._backends import TABLE
     from pybridge.julia import _session
-    from pybridge.julia._environments import entries
 
     def import_prepared() -> Any:
         juliacall = import_juliacall()
@@ -57,14 +55,21 @@ def _start_interpreted() -> None:
         session = _session.session()
     finally:
         _session._import_juliacall = import_juliacall
-    not_yet_run = [system.package for system in TABLE if system.experimental]
-    for package in entries():
-        if package not in not_yet_run:
-            with contextlib.suppress(BridgeError):  # the tests that need it tell why
-                session.require(package)
+    for package in packages():
+        with contextlib.suppress(BridgeError):  # the tests that need it tell why
+            session.require(package)
     load = f'push!(LOAD_PATH, raw"{tools()}"); try @eval using JLArrays catch end; pop!(LOAD_PATH)'
     main = sys.modules["juliacall"].Main
     session.call(lambda _: str(main.seval(f"{load}; interpret()")))
+
+
+def packages() -> list[str]:
+    """List the packages that are installed on demand and run by tests: AD systems and Flux."""
+    from pybridge._backends import TABLE
+    from pybridge.julia._environments import entries
+
+    not_yet_run = [system.package for system in TABLE if system.experimental]
+    return [package for package in entries() if package not in not_yet_run]
 
 
 def is_required() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import itertools
@@ -9,7 +10,7 @@ import mmap
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,24 +65,27 @@ def compile_in_haste() -> None:
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *known])
 
 
-def share_mlir_contexts() -> Callable[[], None]:
+@contextlib.contextmanager
+def one_mlir_context() -> Iterator[None]:
     """Have JAX lower programs in one MLIR context, and not make one for each.
 
-    Making one is more than a third of what it takes to lower a small program. They are made for
-    several threads. Does nothing where JAX has no such function, which is no part of its interface.
-
-    Returns:
-        What has it make one for each again, and frees this one.
+    Making one is a large part of what it takes to lower a small program. They are made for several
+    threads. Does nothing in the long run, and where JAX has no such function, which is no part of
+    its interface.
     """
     from jax._src.interpreters import mlir
 
     make = getattr(mlir, "make_ir_context", None)
-    if make is None:
-        return lambda: None
+    if make is None or LONG in os.environ:
+        yield
+        return
     shared = functools.cache(make)
     # What is lowered within another program's lowering must not end up in that program.
     mlir.make_ir_context = lambda: make() if _is_lowering() else shared()
-    return lambda: setattr(mlir, "make_ir_context", make)
+    try:
+        yield
+    finally:
+        mlir.make_ir_context = make
 
 
 def _is_lowering() -> bool:

@@ -11,11 +11,8 @@ import julia_state
 import pytest
 import quick
 
-from pybridge._backends import TABLE
-from pybridge.julia._environments import entries, folder
+from pybridge.julia._environments import folder
 from pybridge.julia._session import session
-
-NOT_YET_RUN = [system.package for system in TABLE if system.experimental]
 
 
 @pytest.mark.timeout(5000)
@@ -29,8 +26,7 @@ NOT_YET_RUN = [system.package for system in TABLE if system.experimental]
 )
 def test_pybridge_jl(part, record_property):
     started = session()
-    # The AD systems, and Flux, which the layers are compared with.
-    packages = [package for package in entries() if package not in NOT_YET_RUN]
+    packages = julia_state.packages()
     for package in packages:
         started.require(package)
     folders = [folder(p, started.project, started.julia_version) for p in packages]
