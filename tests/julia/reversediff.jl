@@ -4,6 +4,21 @@
     gradient(f, x) = value_and_gradient(:reversediff, f, x)[2][1]
     lax = PyBridge.Lowering.Lax
 
+    @testset "the package image holds no array of ReverseDiff's" begin
+        program = """
+            using PyBridge, ReverseDiff
+            Base.get_extension(PyBridge, :PyBridgeReverseDiffExt)::Module
+            types() = Base.unwrap_unionall(ReverseDiff.TrackedArray).name.cache
+            known() = count(T -> T isa DataType && isconcretetype(T), types())
+            print(known())
+            PyBridge.value_and_gradient(PyBridge.BACKENDS.reversediff, sum, ([1.0],), Val((1,)))
+            print(" ", known())
+        """
+        command = `$(Base.julia_cmd()) --startup-file=no --project=$(Base.active_project())
+            -e $program`
+        @test read(addenv(command, "JULIA_LOAD_PATH" => join(LOAD_PATH, ':')), String) == "0 1"
+    end
+
     @testset "a derivative within another one is an error" begin
         nested = (x -> x * gradient(z -> x * z, 3.0), x -> x * gradient(z -> z * x, 3.0),
             x -> x * value_and_gradient(:reversediff, z -> x, 3.0)[1],
