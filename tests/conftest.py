@@ -6,7 +6,6 @@ import gc
 import importlib.util
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -65,8 +64,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    # Two tests that take minutes each: last, they would run alone.
-    items.sort(key=lambda item: "julia" not in item.path.parts)
+    items.sort(key=_turn)
     for item in items:
         if any(folder in item.path.parts for folder in ("bridge", "julia")):
             item.add_marker("julia")
@@ -80,6 +78,16 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("nightly")
     for item in left_for_the_night(i for i in items if not i.get_closest_marker("nightly")):
         item.add_marker("nightly")
+
+
+def _turn(item):
+    """Order: Julia's own tests, which take minutes, then what needs no Julia, then the rest.
+
+    So one process starts Julia, which compiles its packages where it has not, and the others need
+    not wait for it.
+    """
+    folders = item.path.parts
+    return 0 if "julia" in folders else 2 if "bridge" in folders else 1
 
 
 def pytest_collection_finish():
@@ -101,16 +109,6 @@ def pytest_runtest_setup(item):
     if julia_state.is_required():
         pytest.fail(f"PYBRIDGE_REQUIRE_JULIA is set, but: {reason}", pytrace=False)
     pytest.skip(NOT_FOUND + reason)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes():
-    """Start Julia once before several processes do: packages are resolved and compiled."""
-    subprocess.run(
-        [sys.executable, "-c", "import julia_state; julia_state.why_not()"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-    )
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -7,9 +7,12 @@ import functools
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
 from quick import LONG
 
 # Julia packages that tests alone use: Aqua looks PyBridge over, JLArrays stands in for a GPU.
@@ -25,25 +28,34 @@ def why_not() -> str | None:
     """
     from pybridge import BridgeError
     from pybridge.julia._locate import choose_julia
-    from pybridge.julia._session import session
 
     try:
         choice = choose_julia()
         if choice.executable is None:
             return f"{choice.origin}; PYBRIDGE_JULIA and PYTHON_JULIAPKG_EXE are not set"
-        if LONG in os.environ:
-            session()
-        else:
-            _start_interpreted()
+        # One after the other: the first compiles Julia's packages, where that is still to be done.
+        with FileLock(Path(tempfile.gettempdir()) / f"pybridge-tests-{os.getuid()}.lock"):
+            start(packages(), with_tools=True)
     except BridgeError as error:
         return f"Julia did not start: {error}"
     return None
 
 
-def _start_interpreted() -> None:
-    """Start a Julia that has all packages and interprets from then on; see interpreted.jl."""
+def start(packages: Iterable[str] = (), *, with_tools: bool = False) -> None:
+    """Start Julia as tests want it: by day it interprets from then on; see interpreted.jl.
+
+    It loads nothing afterwards, so by day it needs to be told what is loaded on demand.
+
+    Args:
+        packages: AD systems and others that are installed on demand, as far as they can be had.
+        with_tools: load what tests alone use.
+    """
     from pybridge import BridgeError
     from pybridge.julia import _session
+
+    if LONG in os.environ:
+        _session.session()
+        return
 
     def import_prepared() -> Any:
         juliacall = import_juliacall()
@@ -55,12 +67,14 @@ def _start_interpreted() -> None:
         session = _session.session()
     finally:
         _session._import_juliacall = import_juliacall
-    for package in packages():
+    for package in packages:
         with contextlib.suppress(BridgeError):  # the tests that need it tell why
             session.require(package)
-    load = f'push!(LOAD_PATH, raw"{tools()}"); try @eval using JLArrays catch end; pop!(LOAD_PATH)'
     main = sys.modules["juliacall"].Main
-    session.call(lambda _: str(main.seval(f"{load}; interpret()")))
+    if with_tools:
+        load = f'push!(LOAD_PATH, raw"{tools()}"); try @eval using JLArrays catch end'
+        session.call(lambda _: str(main.seval(f"{load}; pop!(LOAD_PATH)")))
+    session.call(lambda _: str(main.seval("interpret()")))
 
 
 def packages() -> list[str]:

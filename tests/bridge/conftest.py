@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import jax
+import julia_state
 import lowering_record
 import pytest
 from bridge_helpers import SYSTEMS
@@ -90,11 +92,20 @@ def dtype(request):
 
 @pytest.fixture
 def run_python():
-    """Run a program in a fresh Python and return what it printed."""
+    """Run a program in a fresh Python and return what it printed.
 
-    def run(program: str, *, expect: int = 0, timeout: float = 180, env=None) -> str:
+    Julia is started as users start it, by what the program does; or, with `packages`, before it and
+    with these, as `julia_state.start` does.
+    """
+
+    def run(program, *, packages=None, expect=0, timeout: float = 180, env=None) -> str:
+        program = textwrap.dedent(program)
+        if packages is not None:
+            tests = str(Path(julia_state.__file__).parent)
+            start = f"import sys; sys.path.append({tests!r}); import julia_state; julia_state.start"
+            program = f"{start}({packages!r})\n{program}"
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(program)],
+            [sys.executable, "-c", program],
             capture_output=True,
             text=True,
             timeout=timeout,

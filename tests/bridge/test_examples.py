@@ -9,8 +9,10 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import julia_state
 import pytest
 from bridge_helpers import SYSTEMS
+from quick import JULIA_OPTIMIZE
 
 from pybridge.julia._environments import folder
 from pybridge.julia._session import session
@@ -25,8 +27,10 @@ def run(name: str, *options: str) -> str:
     return done.stdout
 
 
-def test_one_question():
-    printed = run("one_question.py")
+def test_one_question(run_python):
+    path = str(EXAMPLES / "one_question.py")
+    program = f"import runpy; runpy.run_path({path!r}, run_name='__main__')"
+    printed = run_python(program, packages=julia_state.packages())
     lines = [line for line in printed.splitlines() if "gradient" in line]
     assert len(lines) == len(("jax", "finite", *SYSTEMS)), printed
     for line in lines:
@@ -82,7 +86,13 @@ def run_julia(script: Path) -> str:
     started.require("Flux")
     flux = folder("Flux", started.project, started.julia_version)
     done = subprocess.run(
-        [started.executable, f"--project={started.project}", "--startup-file=no", str(script)],
+        [
+            started.executable,
+            f"-O{os.environ.get(JULIA_OPTIMIZE, 2)}",
+            f"--project={started.project}",
+            "--startup-file=no",
+            str(script),
+        ],
         capture_output=True,
         text=True,
         env={

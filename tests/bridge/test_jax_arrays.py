@@ -142,7 +142,8 @@ def test_matrices_without_elements(run_python):
         f = pb.from_julia("x -> (sum(x), 2 .* x)")
         for function in (f, jax.value_and_grad(lambda x: f(x)[0])):
             jax.jit(function)(jnp.zeros((2, 0)))
-        """
+        """,
+        packages=(),
     )
 
 

@@ -107,4 +107,4 @@ with jax.set_mesh(explicit):
 @pytest.mark.parametrize("ad", ["zygote", pytest.param("forwarddiff", marks=pytest.mark.nightly)])
 def test_several_devices_give_what_one_gives(run_python, ad):
     program = PROLOGUE + SHARD_MAP + NAMED + EXPLICIT
-    run_python(program.replace("AD", repr(ad)), timeout=600)
+    run_python(program.replace("AD", repr(ad)), packages=(), timeout=600)

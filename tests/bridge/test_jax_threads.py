@@ -37,7 +37,7 @@ read = pb.from_julia("x -> (length(PyBridge.FUNCTIONS.entries), length(PyBridge.
 def run(run_python):
     def run(body, *, timeout=300, **settings):
         program = PROLOGUE + body
-        return run_python(program, timeout=timeout, env={**os.environ, **settings})
+        return run_python(program, packages=(), timeout=timeout, env={**os.environ, **settings})
 
     return run
 

@@ -84,7 +84,7 @@ LONG = (
 
 def whose(title):
     """Mark a program with the peer that its title begins with."""
-    peer = title.split()[0].lower()
+    peer = title.split()[0].strip(":").lower()
     return [pytest.mark.peers(peer)] if peer in ("equinox", "flax", "optax") else []
 
 

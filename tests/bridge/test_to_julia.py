@@ -565,8 +565,6 @@ def test_a_layer_in_flux(run_python):
         import jax, jax.numpy as jnp
         import numpy as np
         import pybridge as pb
-        from pybridge.julia._session import session
-        assert session().require("Flux")
         g = pb.to_julia(lambda x: jnp.tanh(x) * 2, layout="reversed")
         dense = pb.to_julia(lambda p, x: x @ p.w + p.b, layout="reversed")
         from juliacall import Main
@@ -596,6 +594,7 @@ def test_a_layer_in_flux(run_python):
         assert after < before and same
         assert length == trainable == 6 + 2 + 2 + 1, (length, trainable)
         """,
+        packages=("Flux",),
         timeout=300,
     )
 
@@ -640,5 +639,6 @@ def test_threads_neither_hang_nor_crash_while_collections_run(run_python):
         [t.join() for t in threads]
         assert not wrong, wrong
         """.replace("SECONDS", str(examples(12))),
+        packages=(),
         timeout=300,
     )
