@@ -61,38 +61,55 @@ const MEMORY = isdefined(Core, :GenericMemory) ? Core.GenericMemory : Array
 
 The bytes of `x` and of all that it refers to but code. `Base.summarysize` goes through code too
 where a struct holds it in line, as Mooncake's rules do, which takes it far longer than the pass.
+It also looks at each field of each entry of an array as a value, and Mooncake's stacks have
+an entry for each step of a loop: here references are read from where they lie.
 """
 function bytes_kept(x)
     bytes = 0
-    places = Set{Ptr{Cvoid}}()  # of objects that were counted
-    pending = Any[(x, Any)]  # values, and the types of the slots that they are in
+    pending, met = Any[x], Set{Ptr{Cvoid}}()
+    layouts = IdDict{Any,Vector{Int}}()
+    push!(met, address(pending[1]))
     while !isempty(pending)
-        y, slot = pop!(pending)
+        y = pop!(pending)
         (y isa CODE || Base.issingletontype(typeof(y))) && continue
-        if !Base.allocatedinline(slot)
-            place = ccall(:jl_value_ptr, Ptr{Cvoid}, (Any,), y)
-            place in places && continue
-            push!(places, place)
-            bytes += Core.sizeof(y)
-        end
-        y isa String || push_references!(pending, y)
+        bytes += Core.sizeof(y)
+        GC.@preserve y push_references!(pending, met, places(y, layouts)...)
     end
     return bytes
 end
 
-function push_references!(pending, x::Union{MEMORY,Core.SimpleVector})
-    slot = x isa MEMORY ? eltype(x) : Any
-    isbitstype(slot) && return
-    for i in eachindex(x)
-        isassigned(x, i) && push!(pending, (x[i], slot))
+function push_references!(pending, met, start, count, step, offsets)
+    for i in 0:(count - 1), offset in offsets
+        reference = unsafe_load(Ptr{Ptr{Cvoid}}(start + i * step + offset))
+        (reference == C_NULL || reference in met) && continue  # null: not assigned
+        push!(met, reference)
+        push!(pending, unsafe_pointer_to_objref(reference))
     end
 end
-function push_references!(pending, @nospecialize(x))
-    T = typeof(x)
-    for i in 1:nfields(x)
-        order = Base.isfieldatomic(T, i) ? :monotonic : :not_atomic
-        isbitstype(fieldtype(T, i)) && continue
-        isdefined(x, i, order) && push!(pending, (getfield(x, i, order), fieldtype(T, i)))
+
+"Where an object refers to others: in `count` entries from `start` on, `step` apart, at `offsets`."
+function places(@nospecialize(x), layouts)
+    x isa MEMORY && return memory_places(x, layouts)::Tuple{Ptr{Cvoid},Int,Int,Vector{Int}}
+    x isa Core.SimpleVector && return address(x) + sizeof(Int), length(x), sizeof(Int), [0]
+    return address(x), 1, 0, layout!(layouts, typeof(x))
+end
+function memory_places(x, layouts)
+    T = eltype(x)
+    offsets = Base.allocatedinline(T) ? layout!(layouts, T) : [0]
+    return Ptr{Cvoid}(pointer(x)), isempty(offsets) ? 0 : length(x), Base.elsize(x), offsets
+end
+
+address(@nospecialize(x)) = ccall(:jl_value_ptr, Ptr{Cvoid}, (Any,), x)
+
+layout!(layouts, T) = get!(() -> reference_offsets(T), layouts, T)
+
+"At which offsets a value of type `T` has references to objects."
+function reference_offsets(T)
+    # A union that lies in line has none.
+    T isa DataType && !(T <: CODE) || return Int[]
+    return mapreduce(vcat, 1:fieldcount(T); init=Int[]) do i
+        field, offset = fieldtype(T, i), Int(fieldoffset(T, i))
+        Base.allocatedinline(field) ? offset .+ reference_offsets(field) : [offset]
     end
 end
 
