@@ -13,6 +13,7 @@ from pybridge.finite import double_precision
 
 F32, F16, BF16 = jnp.float32, jnp.float16, jnp.bfloat16
 HILBERT = np.array([[1 / (i + j + 1) for i in range(4)] for j in range(4)], np.float32)
+HALF = jnp.array([1000.25, 2000.75], F32)
 NEAR_10000 = 1e4 + np.arange(4.0)
 
 
@@ -108,6 +109,25 @@ FAULTS = {
     "compound interest": (lambda r: (1 + r / 1e7) ** 1e7, F32(0.5), "pow", "exp(n * jnp.log1p"),
     "annuity": (lambda r: 1 - (1 + r) ** -12, F32(1e-8), "sub", "expm1(n * jnp.log1p"),
     "1 - tanh": (lambda x: 1e6 * (1 - jnp.tanh(x)), F32(9), "sub", "sigmoid(-2 * x)"),
+    "geometric mean": (
+        lambda x: jnp.prod(x) ** (1 / 20), jnp.full(20, 1e3, F32), "mul", "Add logarithms"),
+    "root of a product": (
+        lambda x: jnp.sqrt(x[0] * x[1]), jnp.array([1e30, 1e20], F32), "mul", "Add logarithms"),
+    "8-norm": (
+        lambda x: (x**8).sum() ** (1 / 8), jnp.array([1e6, 2e6], F32), "integer_pow", "Scale the"),
+    "norm by a power": (
+        lambda x: (x**2).sum() ** 0.5, jnp.full(3, 3e25, F32), "integer_pow", "scaled norm"),
+    "mean of exponentials": (
+        lambda x: jnp.log(jnp.mean(jnp.exp(x))), jnp.array([-200, -201], F32), "exp", "logsumexp"),
+    "mixture of densities": (
+        lambda x: jnp.log((jnp.exp(-((x - jnp.arange(3.0)) ** 2)) / 2).sum()),
+        F32(30), "exp", "logsumexp"),
+    "ratio of exponentials": (
+        lambda x: jnp.exp(x) / jnp.exp(x - 1), F32(95), "exp", "exp(a - b)"),
+    "log sinh": (lambda x: jnp.log(jnp.sinh(x)), F32(100), "sinh", "expm1(-2 * x)"),
+    "distance": (
+        lambda x: x @ x + HALF @ HALF - 2 * x @ HALF,
+        jnp.array([1000.5, 2000.5], F32), "sub", "jnp.sum((x - y) ** 2)"),
     "a factorial": (lambda x: jnp.exp(x) * jnp.exp(-x + 1), F32(95), "exp", "logarithm"),
 }  # fmt: skip
 
@@ -122,6 +142,21 @@ def test_what_a_formula_loses_is_an_error_with_operation_line_and_stable_form(
     assert found.loss.step.primitive == primitive
     assert found.loss.step.line.file == __file__
     assert cure in found.advice
+
+
+def log_of_exp(x):
+    return jnp.log(jnp.exp(-x * x / 2))
+
+
+@pytest.mark.parametrize("f", [log_of_exp, lambda x: jnp.log(stats.norm.pdf(x))])
+def test_what_is_lost_outside_of_jit_alone_is_found(f):
+    # XLA takes log(exp(x)) for x.
+    x = F32(15)
+    assert not np.isfinite(f(x)) and np.isfinite(jax.jit(f)(x))
+    findings = check(f, x).of_kind("precision")
+    assert [finding.severity for finding in findings] == ["error", "error"]
+    assert all("outside of jax.jit" in finding.title for finding in findings)
+    assert not check(f, F32(3)).findings
 
 
 def scaled_cosine(a, b):

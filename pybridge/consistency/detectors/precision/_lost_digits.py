@@ -32,23 +32,28 @@ class Loss:
             numbers are subtracted; `"conditioning"`: the operation magnifies rounding in another
             way.
         step: the operation: its operands still have their digits, its result has not.
+        name: of the operation. Names of operations are those of their primitives, but for two:
+            `"square"` for all that multiplies numbers with themselves, `"sqrt"` for the power 1/2.
         got: the result there.
         exact: what it is in extended precision.
-        operands: the primitives that gave the operands, past those that only move numbers.
-        before: the primitives of the last three steps before it.
-        after: the primitives between the operation and the program's result.
+        operands: the operations that gave the operands, past those that only move numbers.
+        before: the last three operations before it.
+        after: the operations between it and the program's result.
         until_log: those between it and the first logarithm after it, with those that gave their
             operands; empty without one.
+        divisors: what the divisors are made of, of the operation itself and those after it.
     """
 
     kind: str
     step: Step
+    name: str
     got: float
     exact: float
     operands: frozenset[str]
     before: frozenset[str]
     after: frozenset[str]
     until_log: frozenset[str]
+    divisors: frozenset[str]
 
     def is_at(self, other: Loss) -> bool:
         """Tell whether another loss is at the same operation of the same line."""
@@ -119,13 +124,38 @@ def _loss(
         kind = "overflow" if abs(exact) > float(info.max) else "domain"
     elif got == 0 and abs(exact) < float(info.tiny):
         kind = "underflow"
-    operands, before = (_primitives_before(made_by, step, depth) for depth in (1, _NEAR))
+    operands, before = (_names_before(run, made_by, step, depth) for depth in (1, _NEAR))
     after, until = _steps_after(run, step, output)
-    beside = (_primitives_before(made_by, later, 1) for later in until)
-    until_log = frozenset(s.primitive for s in until).union(*beside)
-    after = frozenset(s.primitive for s in after)
-    numbers = float(got.real), float(exact.real)
-    return Loss(kind, step, *numbers, operands, before, after, until_log)
+    beside = (_names_before(run, made_by, later, 1) for later in until)
+    divisors = {s.inputs[1] for s in {step, *after} if s.primitive == "div"}
+    return Loss(
+        kind,
+        step,
+        _name(run, step),
+        float(got.real),
+        float(exact.real),
+        operands,
+        before,
+        _names(run, after),
+        _names(run, until).union(*beside),
+        _names(run, _made_from(run, divisors)),
+    )
+
+
+def _names(run: ExtendedRun, steps: Iterable[Step]) -> frozenset[str]:
+    return frozenset(_name(run, step) for step in steps)
+
+
+def _name(run: ExtendedRun, step: Step) -> str:
+    """Name an operation as `Loss` does."""
+    numbers = [widened(run.values[place][-1]) for place in step.inputs]
+    if step.primitive in ("mul", "dot_general"):
+        one, other = (np.abs(x).ravel() for x in numbers)
+        return "square" if np.array_equal(one, other) else step.primitive
+    power: Any = step.eqn.params["y"] if step.primitive == "integer_pow" else None
+    if step.primitive == "pow" and np.size(numbers[1]):
+        power = np.ravel(numbers[1])[0] if np.ptp(np.real(numbers[1])) == 0 else None
+    return {2: "square", 0.5: "sqrt"}.get(power, step.primitive)
 
 
 def _moves(step: Step) -> bool:
@@ -133,8 +163,10 @@ def _moves(step: Step) -> bool:
     return step.eqn is None or step.primitive in MOVING
 
 
-def _primitives_before(made_by: dict[int, Step], step: Step, depth: int) -> frozenset[str]:
-    """Name the primitives of the last steps before one; moving numbers is no step."""
+def _names_before(
+    run: ExtendedRun, made_by: dict[int, Step], step: Step, depth: int
+) -> frozenset[str]:
+    """Name the last operations before one; moving numbers is none."""
     names: set[str] = set()
     seen: set[tuple[int, int]] = set()
     waiting = [(place, depth) for place in step.inputs]
@@ -144,7 +176,7 @@ def _primitives_before(made_by: dict[int, Step], step: Step, depth: int) -> froz
             seen.add((place, left))
             before = made_by[place]
             if not _moves(before):
-                names.add(before.primitive)
+                names.add(_name(run, before))
                 left -= 1
             waiting += [(operand, left) for operand in before.inputs]
     return frozenset(names)

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ...findings import Finding
 from ...subject import Arrays, coarsest
 from .._context import Context
 from .._non_finite import with_cause
-from ._extended_run import NotFollowedError, run_extended
+from ._extended_run import NotFollowedError, run_by_steps, run_extended
 from ._lost_digits import Loss, find_loss
 from ._precisions import IS_EXTENDED, is_inexact, widened
 from ._stable_forms import stable_form
@@ -79,6 +79,7 @@ class LostResult:
         exact: what it is in extended precision.
         relative: the error, relative to the largest element; inf where `got` is not finite.
         is_harmless: whether the error is lost in any other number of the computation.
+        is_compiled: whether the compiled program loses it too: XLA takes `log(exp(x))` for `x`.
         loss: the operation that loses it; None where it is not found.
         advice: what to do.
     """
@@ -92,6 +93,7 @@ class LostResult:
     exact: float
     relative: float
     is_harmless: bool
+    is_compiled: bool
     loss: Loss | None
     advice: str
 
@@ -123,7 +125,7 @@ class LostResult:
             step = self.loss.step
             inside = f" in {step.function}" if step.function else ""
             text += f": {step.primitive}{inside} {_VERBS[self.loss.kind]}"
-        return text
+        return text if self.is_compiled else f"{text} (outside of jax.jit alone)"
 
 
 def detect_lost_digits(context: Context) -> list[Finding]:
@@ -190,8 +192,11 @@ def _compare(
     results = results._replace(eps=eps)
     xs = [np.asarray(x) for x in results.xs]
     exact = run_extended(closed, xs).results()
+    is_compiled = _are_suspect([*results.values, *results.gradients], exact, eps)
+    if not is_compiled:
+        results = _run_eagerly(closed, results, exact)
     given = [*results.values, *results.gradients]
-    if not any(_is_suspect(n, w, eps) for n, w in zip(given, exact, strict=True)):
+    if not _are_suspect(given, exact, eps):
         return []
     spread = _spread(closed, xs, exact, eps)
     beside = run_extended(closed, xs, beside=True)
@@ -224,6 +229,7 @@ def _compare(
             float(np.real(w[place])),
             relative,
             is_harmless,
+            is_compiled,
             loss,
             advice,
         )
@@ -247,6 +253,23 @@ def _gradient_program(call: Any, total: Any, results: Results) -> ClosedJaxpr:
         return jax.make_jaxpr(program)(*results.xs)
     except Exception as error:
         raise NotFollowedError(str(error)) from error
+
+
+def _run_eagerly(closed: ClosedJaxpr, results: Results, exact: list[np.ndarray]) -> Results:
+    """Give what JAX gives outside of `jax.jit`, if that may be something else."""
+    try:
+        by_steps = run_by_steps(closed, [np.asarray(x) for x in results.xs])
+    except NotFollowedError:
+        return results
+    if not _are_suspect(by_steps, exact, results.eps):
+        return results
+    outs, count = [np.asarray(y) for y in jaxpr_as_fun(closed)(*results.xs)], len(results.values)
+    return results._replace(values=outs[:count], gradients=outs[count:])
+
+
+def _are_suspect(got: Sequence[np.ndarray], exact: Sequence[np.ndarray], eps: float) -> bool:
+    """Tell whether any result may have lost more than half of its digits."""
+    return any(_is_suspect(n, w, eps) for n, w in zip(got, exact, strict=True))
 
 
 def _is_suspect(got: np.ndarray, exact: np.ndarray, eps: float) -> bool:

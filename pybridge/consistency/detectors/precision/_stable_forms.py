@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from ._lost_digits import LOGARITHMS, Loss
 
-_SQUARES = frozenset({"integer_pow", "square", "mul", "dot_general", "pow"})
 _EXPONENTIALS = frozenset({"exp", "exp2"})
-_ROOTS = frozenset({"sqrt", "rsqrt", "pow"})
+_ROOTS = frozenset({"sqrt", "rsqrt"})
 _PRODUCTS = frozenset({"reduce_prod", "mul", "cumprod"})
 _SUMS = frozenset({"reduce_sum", "dot_general", "cumsum"})
-_POWERS = frozenset({"integer_pow", "pow"})
+_POWERS = frozenset({"integer_pow", "pow", "square"})
 
 # With the gradient stopped: the derivative of x / s is x / s**2 otherwise, which overflows as well.
 _SCALED_NORM = (
@@ -23,6 +22,7 @@ _SCALED_NORM = (
 )
 
 
+_LOGARITHMS = "Add logarithms instead of multiplying, or scale the factors."
 _SCALED = "Scale the numbers, or compute with their logarithms."
 _LOGSUMEXP = "Write the logarithm of a sum of exponentials as jax.nn.logsumexp."
 _LOG_SOFTMAX = "Write the logarithm of a softmax as jax.nn.log_softmax."
@@ -49,38 +49,40 @@ def stable_form(loss: Loss) -> str:
 
 
 def _of_large_numbers(loss: Loss) -> str:
-    name, after = loss.step.primitive, loss.after
+    name, after = loss.name, loss.after
     if name in (*_EXPONENTIALS, "expm1", "cosh", "sinh"):
         if after & LOGARITHMS:
             return _of_logarithm(loss)
-        if "div" in after:
+        if _EXPONENTIALS & loss.divisors:
+            if not (_SUMS | {"add"}) & loss.divisors:
+                return "Write exp(a) / exp(b) as exp(a - b)."
             return (
                 "Write exp(x) / sum(exp(x)) as jax.nn.softmax(x), and 1 / (1 + exp(-x)) as "
                 "jax.nn.sigmoid(x); elsewhere subtract the largest before the exponential."
             )
         return "Compute with the logarithm of this number, or subtract the largest before exp."
-    if after & _ROOTS and name in (*_SQUARES, "reduce_sum", "add"):
+    squared = loss.before if name in ("reduce_sum", "add") else {name}
+    if after & _ROOTS and "square" in squared:
         return _SCALED_NORM
-    if name in _PRODUCTS:
-        return "Add logarithms instead of multiplying, or scale the factors."
-    return _SCALED
+    return _LOGARITHMS if name in _PRODUCTS else _SCALED
 
 
 def _of_small_numbers(loss: Loss) -> str:
-    name, after = loss.step.primitive, loss.after
-    if "log" in after:
+    if "log" in loss.after:
         return _of_logarithm(loss)
-    return _SCALED_NORM if after & _ROOTS and name in _SQUARES else _SCALED
+    if loss.name in _PRODUCTS:
+        return _LOGARITHMS
+    return _SCALED_NORM if loss.after & _ROOTS and loss.name == "square" else _SCALED
 
 
 def _of_logarithm(loss: Loss) -> str:
     """Name the logarithm of what an exponential or a product makes, up to the logarithm alone."""
-    name = loss.step.primitive
+    name = loss.name
     before, until = loss.before | {name}, loss.until_log
     if name == "logistic":
         return _LOG_SIGMOID
-    if _EXPONENTIALS & before and "div" in until | {name}:
-        # A mean over what was taken the logarithm of is a division as well, after it.
+    # A mean of exponentials is a division as well, by a number.
+    if _EXPONENTIALS & before & loss.divisors and "div" in until | {name}:
         if _SUMS & (before | until):
             return _LOG_SOFTMAX
         if "add" in before | until:
@@ -97,8 +99,10 @@ def _of_logarithm(loss: Loss) -> str:
             "Write log(1 + exp(x)) as jax.nn.softplus(x), and log(exp(a) + exp(b)) as "
             "jnp.logaddexp(a, b)."
         )
-    if name in ("cosh", "sinh"):
+    if name == "cosh":
         return "Write log(cosh(x)) as jnp.logaddexp(x, -x) - jnp.log(2)."
+    if name == "sinh":
+        return "Write log(sinh(x)) as x + jnp.log(-jnp.expm1(-2 * x)) - jnp.log(2)."
     return "Compute the logarithm itself: logpdf, log_softmax, log_sigmoid, logsf."
 
 
@@ -114,7 +118,7 @@ _DIFFERENCES = {
 
 
 def _of_differences(loss: Loss) -> str:
-    name = loss.step.primitive
+    name = loss.name
     if name == "log":
         return (
             "Its operand is 1 but for digits that are lost: write log(1 + x) as jnp.log1p(x), and "
@@ -133,7 +137,9 @@ def _of_differences(loss: Loss) -> str:
         for operand, advice in _DIFFERENCES.items():
             if operand in loss.operands:
                 return advice
-        if loss.before & {"reduce_sum", "dot_general"} and loss.before & _SQUARES:
+        if "square" in loss.before and loss.before & {"reduce_sum", "dot_general"}:
+            if "div" not in loss.before:
+                return "Subtract before squaring: jnp.sum((x - y) ** 2)."
             return (
                 "Subtract the mean before squaring (a variance in two passes): jnp.var(x), or "
                 "jnp.mean((x - jnp.mean(x)) ** 2)."
