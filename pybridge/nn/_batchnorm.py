@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._errors import ArgumentValueError, explain
+from ..primitives import select
 from ._activations import identity
 from ._dtypes import at_least_single, parameter_dtype, real_input
 from ._layer import Layer, check_axis, positive
@@ -122,11 +123,11 @@ class ChannelNorm(Layer):
         total = self._per_channel(weight)
         new = {}
         for name, batch in (("mean", mean), ("var", var)):
-            batch = self._per_channel(jnp.where(weight > 0, batch, 0 * one))
+            batch = self._per_channel(select(weight > 0, batch, jnp.zeros_like(batch)))
             batch = (batch / jnp.maximum(total, one)).astype(state[name].dtype)
             momentum = np.asarray(self.momentum, batch.dtype)
             moved = (np.ones((), batch.dtype) - momentum) * state[name] + momentum * batch
-            new[name] = jnp.where(total > 0, moved, state[name])
+            new[name] = select(total > 0, moved, state[name])
         return jax.lax.stop_gradient(new)
 
     def _per_channel(self, x: jax.Array) -> jax.Array:

@@ -166,14 +166,13 @@ class Conv(_Convolution):
     def _convolve(self, x: jax.Array, weight: jax.Array, spatial: tuple[int, ...]) -> jax.Array:
         window = Window.of(self.kernel, self.stride, self.dilation, self.pad, transposed=False)
         window.outputs(type(self).__name__, spatial)
-        return lax.conv_general_dilated(
+        return _convolution(
             x,
             self._kernel(weight),
-            window.stride,
-            window.pad,
+            self.groups,
+            window_strides=window.stride,
+            padding=window.pad,
             rhs_dilation=window.dilation,
-            feature_group_count=self.groups,
-            precision=precision_for(weight.dtype),
         )
 
     def _kernel(self, weight: jax.Array) -> jax.Array:
@@ -272,11 +271,12 @@ class ConvTranspose(_Convolution):
         # XLA wants (out, in // groups); the kernel's reversal and that of the gradient cancel.
         grouped = weight.reshape(self.groups, -1, *weight.shape[1:]).swapaxes(1, 2)
         window.inputs("ConvTranspose", spatial, outpad)
-        return lax.conv_general_dilated(
+        return _convolution(
             x,
             grouped.reshape(self.out_channels, -1, *self.kernel),
-            (1,) * len(spatial),
-            [
+            self.groups,
+            window_strides=(1,) * len(spatial),
+            padding=[
                 (extent - 1 - before, extent - 1 - after + more)
                 for extent, (before, after), more in zip(
                     window.extent, window.pad, outpad, strict=True
@@ -284,6 +284,20 @@ class ConvTranspose(_Convolution):
             ],
             lhs_dilation=window.stride,
             rhs_dilation=window.dilation,
-            feature_group_count=self.groups,
-            precision=precision_for(weight.dtype),
         )
+
+
+def _convolution(x: jax.Array, kernel: jax.Array, groups: int, **options: Any) -> jax.Array:
+    """Convolve, with the precision of the kernel's dtype; see `lax.conv_general_dilated`.
+
+    Where `x` is sharded over an explicit mesh axis, each group is convolved by itself: the
+    derivative by the kernel that JAX 0.10.2 has for groups is a multiple of the right one there.
+    """
+    precision = precision_for(kernel.dtype)
+    if groups == 1 or not any(jax.typeof(x).sharding.spec):
+        return lax.conv_general_dilated(
+            x, kernel, feature_group_count=groups, precision=precision, **options
+        )
+    parts = zip(jnp.split(x, groups, 1), jnp.split(kernel, groups, 0), strict=True)
+    convolved = (lax.conv_general_dilated(*p, precision=precision, **options) for p in parts)
+    return jnp.concatenate(list(convolved), 1)

@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
+from ..primitives import select
 from ._activations import tanh
 from ._cell import Cell, starting
 from ._cells import GRUCell, GRUv3Cell, LSTMCell, RNNCell
@@ -105,7 +106,7 @@ class Recurrence(Layer):
         x = _sequences(where, x)
         mask = _steps_that_count(where, mask, x)
         if mask is not None:
-            x = jnp.where(mask[..., None], x, np.zeros((), x.dtype))
+            x = select(mask, x, jnp.zeros_like(x))
         hidden = starting(where, self.cell, params, x.shape[:-2], hidden)
         time = x.ndim - 2
         steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, time, 0), self.cell.prepare(params, x))
@@ -115,13 +116,27 @@ class Recurrence(Layer):
             y, following = self.cell.step(params, x, hidden)
             if counts is None:
                 return following, y
-            kept = jax.tree.map(lambda new, old: _where(counts, new, old), following, hidden)
-            return kept, jax.tree.map(lambda y: _where(counts, y, np.zeros((), y.dtype)), y)
+            kept = jax.tree.map(lambda new, old: select(counts, new, old), following, hidden)
+            return kept, jax.tree.map(lambda y: select(counts, y, jnp.zeros_like(y)), y)
 
         counts = None if mask is None else jnp.moveaxis(mask, -1, 0)
+        hidden = _as_carried(step, hidden, (steps, counts))
         hidden, ys = lax.scan(step, hidden, (steps, counts))
         y = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, time), ys)
         return ((y, hidden) if self.return_state else y), state
+
+
+def _as_carried(step: Callable[..., Any], hidden: Any, inputs: Any) -> Any:
+    """Return the first hidden state sharded over a mesh as those that follow it.
+
+    A scan wants one type for all of them, and zeros are on no axis of the mesh. The step that tells
+    their type is not run: XLA removes it.
+    """
+    if all(jax.typeof(leaf).sharding.mesh.empty for leaf in jax.tree.leaves(inputs)):
+        return hidden
+    following, _ = step(hidden, jax.tree.map(lambda leaf: leaf[0], inputs))
+    following = lax.stop_gradient(following)
+    return jax.tree.map(lambda new, old: select(np.False_, new, old), following, hidden)
 
 
 class _OfCell(Recurrence):
@@ -314,7 +329,3 @@ def _steps_that_count(where: str, mask: Any, x: jax.Array) -> jax.Array | None:
             )
         )
     return mask.reshape(expected)
-
-
-def _where(counts: jax.Array, new: Any, old: Any) -> jax.Array:
-    return jnp.where(counts.reshape(counts.shape + (1,) * (jnp.ndim(new) - counts.ndim)), new, old)

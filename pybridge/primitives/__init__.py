@@ -26,6 +26,8 @@ from ._nondifferentiable import holds_nondifferentiable as holds_nondifferentiab
 from ._nondifferentiable import plain as plain
 from ._order import differentiation_order as differentiation_order
 from ._random import keep_mask as keep_mask
+from ._select import on_same_devices as on_same_devices
+from ._select import select as select
 from ._take import take as take
 
 if _TYPE_CHECKING:

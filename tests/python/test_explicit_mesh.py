@@ -184,3 +184,45 @@ def test_embedding_of_one_hot_rows(put, maybe_jit):
     params = {"weight": put(SQUARE, None, None)}
     f = maybe_jit(lambda p, x: nn.Embedding(4, 4).apply(p, {}, x)[0])
     equal(f(params, put(np.eye(4, dtype=bool), "i", None)), SQUARE)
+
+
+# The layer, the input's shape, its spec, that of the parameters and of the state, and options.
+SHARDED_LAYERS = {
+    "channels of a batch norm": (nn.BatchNorm(4), (8, 4), (None, "j"), ("j",), {}),
+    "batch and channels": (nn.BatchNorm(4), (8, 4), ("i", "j"), (), {}),
+    "instances": (nn.InstanceNorm(4, track_stats=True), (4, 4, 6), (None, "j"), (), {}),
+    "two groups": (nn.Conv((3,), 4, 4, groups=2), (4, 4, 6), ("i",), (), {}),
+    "as many groups as channels": (nn.DepthwiseConv((3,), 4, 8), (4, 4, 6), ("i",), (), {}),
+    "groups, transposed": (nn.ConvTranspose((3,), 4, 8, groups=2), (4, 4, 6), ("i",), (), {}),
+    "a recurrent layer": (nn.RNN(3, 4), (4, 5, 3), ("i",), (), {}),
+    "two hidden states": (nn.LSTM(3, 4), (4, 5, 3), ("i",), (), {}),
+    "padded steps": (nn.GRU(3, 4), (4, 5, 3), ("i",), (), {"mask": np.tri(4, 5, 1, bool)}),
+}
+
+
+@pytest.mark.parametrize("name", SHARDED_LAYERS)
+def test_layers(name, put, maybe_jit):
+    layer, shape, of_x, of_params, options = SHARDED_LAYERS[name]
+    x = np.sin(np.arange(np.prod(shape), dtype=np.float32)).reshape(shape)
+
+    def loss(params, state, x):
+        y, new = layer.apply(params, state, x, **options)
+        return (y**2 * jnp.arange(1.0, 1 + y.shape[-1])).sum(), (y, new)
+
+    work = jax.value_and_grad(loss, has_aux=True)
+    params, state = layer.init(jax.random.key(0))
+    on_mesh = jax.tree.map(lambda leaf: put(leaf, *of_params[: leaf.ndim]), (params, state))
+    got, want = maybe_jit(work)(*on_mesh, put(x, *of_x)), jax.jit(work)(params, state, x)
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["crossentropy", "kldivergence", "mse", "poisson_loss"])
+@pytest.mark.parametrize("of_y", [(), ("i",), (None, "j"), ("j",)])
+def test_losses(name, of_y, put, maybe_jit):
+    loss = getattr(nn.losses, name)
+    p, y = np.full((4, 4), 0.25, np.float32), np.eye(4, dtype=np.float32)
+    work = maybe_jit(jax.value_and_grad(loss))
+    got, want = work(put(p, "i"), put(y, *of_y)), jax.value_and_grad(loss)(p, y)
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)

@@ -154,6 +154,91 @@ def test_dtypes_and_shapes(name):
         loss(x * 1j, y)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("gamma", [0, 1.5, 2])
+def test_focal_losses_are_finite_where_a_prediction_is_0_or_1(dtype, gamma):
+    worst = -np.log(float(jnp.finfo(dtype).eps))
+    for p, y, want in ((1, 1, 0), (0, 0, 0), (1, 0, worst), (0, 1, worst)):
+        p, y = jnp.asarray(p, dtype), jnp.asarray(y, dtype)
+        value, slope = jax.value_and_grad(losses.binary_focal_loss)(p, y, gamma=gamma)
+        np.testing.assert_allclose(value, want, atol=0.01, rtol=0.02)
+        assert jnp.isfinite(slope) and (want == 0 or slope * (y - 0.5) < 0)
+        classes, hot = jnp.stack([p, 1 - p]), jnp.stack([y, 1 - y])
+        value, slope = jax.value_and_grad(losses.focal_loss)(classes, hot, gamma=gamma)
+        np.testing.assert_allclose(value, want, atol=0.01, rtol=0.02)
+        assert jnp.isfinite(slope).all()
+    z = jnp.asarray([18.0, 5.5], dtype)
+    saturated = jax.value_and_grad(lambda z: losses.binary_focal_loss(jax.nn.sigmoid(z), z * 0))
+    assert all(jnp.isfinite(x).all() for x in saturated(z))
+
+
+def test_a_probability_of_0_that_does_not_count_has_no_derivative():
+    slope = jax.grad(lambda p, loss, y, **options: loss(p, y, **options))
+    assert slope(0.0, losses.poisson_loss, 0.0) == 1
+    hot, p = jnp.array([1.0, 0.0]), jnp.array([1.0, 0.0])
+    for loss in (losses.crossentropy, losses.kldivergence):
+        np.testing.assert_array_equal(slope(p, loss, hot, eps=0), [-1, 0])
+        saturated = jax.grad(lambda z, loss=loss: loss(jax.nn.softmax(z), hot, eps=0))
+        np.testing.assert_array_equal(saturated(jnp.array([200.0, 0.0])), 0)
+    np.testing.assert_array_equal(slope(p, losses.binarycrossentropy, hot, eps=0), [-0.5, 0.5])
+    curved = jax.grad(jax.grad(lambda p: losses.poisson_loss(p, 2.0)))
+    assert curved(0.5) == 2 / 0.5**2
+
+
+def test_sure_logits_keep_their_digits_on_both_sides(x64):
+    x = np.array([-30.0, -17, -10, 0, 10, 17, 30])
+    for y, sign in ((0, 1), (1, -1)):
+        want, slope = np.logaddexp(0, sign * x), sign / (1 + np.exp(-sign * x))
+        for dtype, rtol in (("float32", 1e-5), ("bfloat16", 0.02)):
+            xs = jnp.asarray(x, dtype)
+            each = losses.logitbinarycrossentropy(xs, jnp.full(7, y), agg=lambda loss: loss)
+            np.testing.assert_allclose(np.asarray(each, float), want, rtol=rtol)
+            got = jax.grad(losses.logitbinarycrossentropy)(xs, y, agg=jnp.sum)
+            np.testing.assert_allclose(np.asarray(got, float), slope, rtol=rtol)
+
+
+@pytest.mark.parametrize("name", sorted({case[0] for case in CASES}))
+def test_a_target_counts_for_each_prediction_whatever_its_leading_ones(name):
+    # By independent entries, as the axis of classes is given by the prediction.
+    loss = getattr(losses, name)
+    p = np.array([[0.2, 0.3, 0.5], [0.1, 0.8, 0.1]], np.float32)
+    np.testing.assert_allclose(loss(p, 0.5), loss(p, np.full(p.shape, 0.5)), rtol=1e-6)
+    y = np.array([[1, 0, 0], [0, 1, 0]])
+    along = [{"axis": 0}, {"axis": 1}] if "axis" in inspect.signature(loss).parameters else [{}]
+    for options in along:
+        np.testing.assert_allclose(loss(p, y[None], **options), loss(p, y, **options), rtol=1e-6)
+        np.testing.assert_allclose(
+            loss(p[None], y, **options),
+            loss(p[None], y[None], **options),
+            rtol=1e-6,
+        )
+
+
+OPTIONS = [
+    ("crossentropy", {"axis": 2}, "an axis of an array of shape .4, 3."),
+    ("focal_loss", {"axis": "x"}, "a whole number as axis"),
+    ("kldivergence", {"axis": 1.0}, "a whole number as axis"),
+    ("label_smoothing", {"alpha": 0.1, "axis": 2}, "an axis of an array"),
+    ("label_smoothing", {"alpha": "a"}, "a real number as alpha"),
+    ("mse", {"agg": "mean"}, "a function as agg"),
+    ("msle", {"eps": 1j}, "a real number as eps"),
+    ("crossentropy", {"eps": np.ones((5, 1, 1))}, "a real number as eps"),
+    ("huber_loss", {"delta": None}, "a real number as delta"),
+    ("binary_focal_loss", {"gamma": "a"}, "a real number as gamma"),
+    ("siamese_contrastive_loss", {"margin": float("nan")}, "a margin of 0 or more"),
+    ("dice_coeff_loss", {"smooth": "a"}, "a real number as smooth"),
+    ("tversky_loss", {"beta": 10**400}, "a real number as beta"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "text"), OPTIONS)
+def test_options_that_make_no_sense_are_errors(name, options, text):
+    arrays = (P,) if name == "label_smoothing" else (P, HOT)
+    with pytest.raises(pb.BridgeError) as info:
+        getattr(losses, name)(*arrays, **options)
+    assert re.search(rf"losses.{name}: .*{text}", str(info.value), re.DOTALL)
+
+
 def test_class_numbers_are_told_from_one_hot():
     with pytest.raises(pb.ArgumentValueError, match=re.escape("`jax.nn.one_hot(labels, classes)`")):
         losses.logitcrossentropy(X, np.array([0, 2, 1, 2]))

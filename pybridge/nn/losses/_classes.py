@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 from jax.core import Tracer
 
 from ..._errors import ArgumentValueError, explain
 from .._activations import logsigmoid
 from .._dtypes import floating, input_array
 from .._softmax import logsoftmax
-from ._numbers import Aggregate
-from ._pair import checked, number, small, xlogy
+from ._pair import Aggregate, check_options, checked, number, positive_part, small, xlogy
 
 
 def label_smoothing(target: Any, alpha: Any, *, axis: int | None = -1) -> jax.Array:
@@ -26,7 +28,8 @@ def label_smoothing(target: Any, alpha: Any, *, axis: int | None = -1) -> jax.Ar
         axis: of the classes; Flux's `dims=1` is the last one, and `dims=0` is None.
 
     Raises:
-        ArgumentValueError: `alpha` is not between 0 and 1.
+        ArgumentTypeError: `alpha` is no number, or `axis` no whole one.
+        ArgumentValueError: `alpha` is not between 0 and 1, or there is no such axis.
 
     Example:
         >>> import jax.numpy as jnp, pybridge as pb
@@ -35,6 +38,9 @@ def label_smoothing(target: Any, alpha: Any, *, axis: int | None = -1) -> jax.Ar
 
     The twin is `Flux.Losses.label_smoothing`.
     """
+    target = floating(input_array("losses.label_smoothing", target))
+    check_options("losses.label_smoothing", target, None, axis)
+    smoothing = number("label_smoothing", "alpha", alpha, target)
     if not isinstance(alpha, Tracer) and not 0 < alpha < 1:
         raise ArgumentValueError(
             explain(
@@ -44,9 +50,8 @@ def label_smoothing(target: Any, alpha: Any, *, axis: int | None = -1) -> jax.Ar
                 fix="At 0 the labels stay what they are, and at 1 nothing is left of them.",
             )
         )
-    target = floating(input_array("losses.label_smoothing", target))
-    alpha = number(alpha, target)
-    return target * (1 - alpha) + alpha / (2 if axis is None else target.shape[axis])
+    classes = 2 if axis is None else math.prod(target.shape[k] for k in np.atleast_1d(axis))
+    return target * (1 - smoothing) + smoothing / classes
 
 
 def crossentropy(
@@ -74,8 +79,8 @@ def crossentropy(
 
     The twin is `Flux.Losses.crossentropy`.
     """
-    prediction, target = checked("crossentropy", prediction, target)
-    logs = xlogy(target, prediction + small(eps, prediction))
+    prediction, target = checked("crossentropy", prediction, target, agg=agg, axis=axis)
+    logs = xlogy(target, prediction + small("crossentropy", eps, prediction))
     return agg(-jnp.sum(logs, axis, keepdims=True))
 
 
@@ -93,7 +98,7 @@ def logitcrossentropy(
         >>> round(float(pb.nn.losses.logitcrossentropy(x, y)), 5)
         50.34657
     """
-    prediction, target = checked("logitcrossentropy", prediction, target)
+    prediction, target = checked("logitcrossentropy", prediction, target, agg=agg, axis=axis)
     return agg(-jnp.sum(target * logsoftmax(prediction, axis), axis, keepdims=True))
 
 
@@ -111,8 +116,8 @@ def binarycrossentropy(
         >>> round(float(pb.nn.losses.binarycrossentropy(p, y)), 5)
         0.49041
     """
-    prediction, target = checked("binarycrossentropy", prediction, target)
-    eps = small(eps, prediction)
+    prediction, target = checked("binarycrossentropy", prediction, target, agg=agg)
+    eps = small("binarycrossentropy", eps, prediction)
     return agg(-xlogy(target, prediction + eps) - xlogy(1 - target, 1 - prediction + eps))
 
 
@@ -121,8 +126,8 @@ def logitbinarycrossentropy(
 ) -> jax.Array:
     """Return the cross entropy of `sigmoid(prediction)`, without loss of precision.
 
-    `agg((1 - target) * prediction - logsigmoid(prediction))`. Arguments and errors are those of
-    `crossentropy`. The twin is `Flux.Losses.logitbinarycrossentropy`.
+    `agg(-target * logsigmoid(prediction) - (1 - target) * logsigmoid(-prediction))`. Arguments and
+    errors are those of `crossentropy`. The twin is `Flux.Losses.logitbinarycrossentropy`.
 
     Example:
         >>> import jax.numpy as jnp, pybridge as pb
@@ -130,8 +135,9 @@ def logitbinarycrossentropy(
         >>> round(float(pb.nn.losses.logitbinarycrossentropy(x, y)), 5)
         50.34657
     """
-    prediction, target = checked("logitbinarycrossentropy", prediction, target)
-    return agg((1 - target) * prediction - logsigmoid(prediction))
+    prediction, target = checked("logitbinarycrossentropy", prediction, target, agg=agg)
+    # Flux's (1 - y) x - logsigmoid(x) cancels for a negative x.
+    return agg(-target * logsigmoid(prediction) - (1 - target) * logsigmoid(-prediction))
 
 
 def kldivergence(
@@ -148,7 +154,7 @@ def kldivergence(
         >>> round(float(pb.nn.losses.kldivergence(p, y)), 5)
         0.69315
     """
-    prediction, target = checked("kldivergence", prediction, target)
+    prediction, target = checked("kldivergence", prediction, target, agg=agg, axis=axis)
     entropy = agg(jnp.sum(xlogy(target, target), axis, keepdims=True))
     return entropy + crossentropy(prediction, target, axis=axis, agg=agg, eps=eps)
 
@@ -158,9 +164,10 @@ def binary_focal_loss(
 ) -> jax.Array:
     """Return the focal loss of probabilities of yes: what is nearly right counts less.
 
-    With p = prediction + eps where the target is yes, else 1 - prediction - eps:
-    `agg((1 - p)**gamma * -log(p))`. Other arguments and errors are those of `crossentropy`. The
-    twin is `Flux.Losses.binary_focal_loss`. Source: Lin et al. 2017.
+    With p = prediction + eps where the target is yes, else 1 - prediction - eps, but at least eps:
+    `agg(max(0, 1 - p)**gamma * -log(p))`. Other arguments and errors are those of `crossentropy`.
+    The twin is `Flux.Losses.binary_focal_loss`, which fails where p is not positive. Source: Lin
+    et al. 2017.
 
     Example:
         >>> import jax.numpy as jnp, pybridge as pb
@@ -168,10 +175,13 @@ def binary_focal_loss(
         >>> round(float(pb.nn.losses.binary_focal_loss(p, y)), 5)
         0.09563
     """
-    prediction, target = checked("binary_focal_loss", prediction, target)
-    shifted = prediction + small(eps, prediction)
+    prediction, target = checked("binary_focal_loss", prediction, target, agg=agg)
+    eps = small("binary_focal_loss", eps, prediction)
+    shifted = prediction + eps
     likely = target * shifted + (1 - target) * (1 - shifted)
-    return agg((1 - likely) ** _power(gamma, likely) * -jnp.log(likely))
+    # The derivative stays what it is at eps, so that a saturated wrong answer can still be mended.
+    likely = likely + lax.stop_gradient(positive_part(eps - likely))
+    return agg(_focus("binary_focal_loss", likely, gamma) * -jnp.log(likely))
 
 
 def focal_loss(
@@ -185,8 +195,8 @@ def focal_loss(
 ) -> jax.Array:
     """Return the focal loss of probabilities of classes.
 
-    With p = prediction + eps: `agg(sum(-target * (1 - p)**gamma * log(p)))`. Other arguments and
-    errors are those of `crossentropy`. The twin is `Flux.Losses.focal_loss`.
+    With p = prediction + eps: `agg(sum(-target * max(0, 1 - p)**gamma * log(p)))`. Other arguments
+    and errors are those of `crossentropy`. The twin is `Flux.Losses.focal_loss`.
 
     Example:
         >>> import jax.numpy as jnp, pybridge as pb
@@ -194,11 +204,13 @@ def focal_loss(
         >>> round(float(pb.nn.losses.focal_loss(p, y)), 5)
         0.09563
     """
-    prediction, target = checked("focal_loss", prediction, target)
-    p = prediction + small(eps, prediction)
-    weight = (1 - p) ** _power(gamma, p)
+    prediction, target = checked("focal_loss", prediction, target, agg=agg, axis=axis)
+    p = prediction + small("focal_loss", eps, prediction)
+    weight = _focus("focal_loss", p, gamma)
     return agg(jnp.sum(-target * weight * jnp.log(p), axis, keepdims=True))
 
 
-def _power(gamma: Any, like: jax.Array) -> Any:
-    return gamma if isinstance(gamma, int) else number(gamma, like)
+def _focus(where: str, p: jax.Array, gamma: Any) -> jax.Array:
+    """Return the weight of a probability, which eps may carry beyond 1."""
+    power = gamma if isinstance(gamma, int) else number(where, "gamma", gamma, p)
+    return positive_part(1 - p) ** power

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from ..._errors import ArgumentValueError, explain
-from ._numbers import Aggregate
-from ._pair import checked, number, positive_part
+from ._pair import Aggregate, checked, number, positive_part
 
 
 def hinge_loss(prediction: Any, target: Any, *, agg: Aggregate = jnp.mean) -> jax.Array:
@@ -35,7 +34,7 @@ def hinge_loss(prediction: Any, target: Any, *, agg: Aggregate = jnp.mean) -> ja
 
     The twin is `Flux.Losses.hinge_loss`.
     """
-    prediction, target = checked("hinge_loss", prediction, target)
+    prediction, target = checked("hinge_loss", prediction, target, agg=agg)
     return agg(positive_part(1 - prediction * target))
 
 
@@ -50,7 +49,7 @@ def squared_hinge_loss(prediction: Any, target: Any, *, agg: Aggregate = jnp.mea
         >>> round(float(pb.nn.losses.squared_hinge_loss(y, target)), 5)
         0.83333
     """
-    prediction, target = checked("squared_hinge_loss", prediction, target)
+    prediction, target = checked("squared_hinge_loss", prediction, target, agg=agg)
     return agg(jnp.square(positive_part(1 - prediction * target)))
 
 
@@ -73,8 +72,9 @@ def siamese_contrastive_loss(
         >>> round(float(pb.nn.losses.siamese_contrastive_loss(y, target)), 5)
         0.16667
     """
-    prediction, target = checked("siamese_contrastive_loss", prediction, target)
-    if not isinstance(margin, Tracer) and margin < 0:
+    prediction, target = checked("siamese_contrastive_loss", prediction, target, agg=agg)
+    distance = number("siamese_contrastive_loss", "margin", margin, prediction)
+    if not isinstance(margin, Tracer) and not margin >= 0:
         raise ArgumentValueError(
             explain(
                 "losses.siamese_contrastive_loss",
@@ -83,7 +83,7 @@ def siamese_contrastive_loss(
                 fix="It is the distance from which on pairs count as dissimilar.",
             )
         )
-    apart = positive_part(number(margin, prediction) - prediction)
+    apart = positive_part(distance - prediction)
     return agg((1 - target) * jnp.square(prediction) + target * jnp.square(apart))
 
 
@@ -105,7 +105,7 @@ def dice_coeff_loss(prediction: Any, target: Any, *, smooth: Any = 1) -> jax.Arr
         0.11111
     """
     prediction, target = checked("dice_coeff_loss", prediction, target)
-    smooth = number(smooth, prediction)
+    smooth = number("dice_coeff_loss", "smooth", smooth, prediction)
     both = 2 * jnp.sum(target * prediction) + smooth
     return 1 - both / (jnp.sum(jnp.square(target)) + jnp.sum(jnp.square(prediction)) + smooth)
 
@@ -129,7 +129,7 @@ def tversky_loss(prediction: Any, target: Any, *, beta: Any = 0.7) -> jax.Array:
         0.16667
     """
     prediction, target = checked("tversky_loss", prediction, target)
-    beta = number(beta, prediction)
+    beta = number("tversky_loss", "beta", beta, prediction)
     both = jnp.sum(target * prediction)
     wrong = jnp.sum(beta * (1 - target) * prediction + (1 - beta) * target * (1 - prediction))
     return 1 - (both + 1) / (both + wrong + 1)

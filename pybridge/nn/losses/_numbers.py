@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ._pair import absolute, checked, number, small, xlogy
-
-Aggregate = Callable[[jax.Array], jax.Array]
+from ._pair import Aggregate, absolute, checked, number, small, xlogy
 
 
 def mae(prediction: Any, target: Any, *, agg: Aggregate = jnp.mean) -> jax.Array:
@@ -33,7 +30,7 @@ def mae(prediction: Any, target: Any, *, agg: Aggregate = jnp.mean) -> jax.Array
 
     The twin is `Flux.Losses.mae`.
     """
-    prediction, target = checked("mae", prediction, target)
+    prediction, target = checked("mae", prediction, target, agg=agg)
     return agg(absolute(prediction - target))
 
 
@@ -47,7 +44,7 @@ def mse(prediction: Any, target: Any, *, agg: Aggregate = jnp.mean) -> jax.Array
         >>> float(pb.nn.losses.mse(jnp.array([1.0, 2.0]), jnp.array([2.0, 4.0])))
         2.5
     """
-    prediction, target = checked("mse", prediction, target)
+    prediction, target = checked("mse", prediction, target, agg=agg)
     return agg(jnp.square(prediction - target))
 
 
@@ -62,8 +59,8 @@ def msle(prediction: Any, target: Any, *, agg: Aggregate = jnp.mean, eps: Any = 
         >>> round(float(pb.nn.losses.msle(jnp.array([1.1, 2.2]), jnp.array([1.0, 2.0]))), 6)
         0.009084
     """
-    prediction, target = checked("msle", prediction, target)
-    eps = small(eps, prediction)
+    prediction, target = checked("msle", prediction, target, agg=agg)
+    eps = small("msle", eps, prediction)
     return agg(jnp.square(jnp.log((prediction + eps) / (target + eps))))
 
 
@@ -81,10 +78,10 @@ def huber_loss(
         >>> float(pb.nn.losses.huber_loss(jnp.array([1.5, 4.0]), jnp.array([1.0, 2.0])))
         0.8125
     """
-    prediction, target = checked("huber_loss", prediction, target)
-    delta, half = number(delta, prediction), number(0.5, prediction)
+    prediction, target = checked("huber_loss", prediction, target, agg=agg)
+    delta = number("huber_loss", "delta", delta, prediction)
     error = absolute(prediction - target)
-    return agg(jnp.where(error < delta, error * error * half, delta * (error - half * delta)))
+    return agg(jnp.where(error < delta, error * error / 2, delta * (error - delta / 2)))
 
 
 def poisson_loss(prediction: Any, target: Any, *, agg: Aggregate = jnp.mean) -> jax.Array:
@@ -98,5 +95,5 @@ def poisson_loss(prediction: Any, target: Any, *, agg: Aggregate = jnp.mean) -> 
         >>> round(float(pb.nn.losses.poisson_loss(jnp.array([1.0, 3, 3]), jnp.arange(1, 4))), 6)
         0.502313
     """
-    prediction, target = checked("poisson_loss", prediction, target)
+    prediction, target = checked("poisson_loss", prediction, target, agg=agg)
     return agg(prediction - xlogy(target, prediction))
