@@ -13,6 +13,8 @@ numdifftools extrapolates as is done here, one number and one side at a time, an
 edges or noise either. Both choose the side of the differences before they see the function.
 """
 
+from ._closest import is_closer as is_closer
+from ._closest import steady_quotients as steady_quotients
 from ._derivatives import FiniteDerivative as FiniteDerivative
 from ._derivatives import OneSidedDerivatives as OneSidedDerivatives
 from ._derivatives import finite_gradient as finite_gradient

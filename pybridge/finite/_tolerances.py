@@ -85,6 +85,10 @@ class Tolerances:
         spread: estimates by `factors` that lie so many times their range around the median may
             all be wrong: the range of three normal numbers is 1.7 standard deviations, and five
             of them are the eight of `noise_margin`.
+        steady: so many quotients in a row, each of twice the step, that are the same are no chance:
+            those of rounding are halved from one to the next.
+        steady_spread: they are the same up to this part: noise and curvature, which is what the
+            closest steps that see anything leave, of a value with a hundred units of noise.
         lost: so many units in the last place of a value, or of a gradient, can be all that a
             derivative of it is made of, after cancellation: three digits. The 1 - y**2 of a tanh
             that is 1 is one last digit.
@@ -114,6 +118,8 @@ class Tolerances:
     jump: float = 0.02
     jump_error: float = 1e3
     ulps: float = 64.0
+    steady: int = 3
+    steady_spread: float = 0.02
     ulps_alone: float = 2.0**16
     noise_lengths: tuple[float, ...] = tuple(2.0**-k / np.pi for k in (12, 16, 20, 28))
     noise_orders: tuple[int, ...] = (4, 5, 6)

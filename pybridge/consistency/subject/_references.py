@@ -14,6 +14,7 @@ from ...finite import (
     Sample,
     directional_derivative,
     noise_level,
+    steady_quotients,
 )
 from ._probes import Line
 from ._subject import Arrays, Subject
@@ -72,6 +73,11 @@ class Section(NamedTuple):
             shift=0.0 if is_exact else 1.0,
         )
         return directional_derivative(curve, weights, factor=factor, doubtful=True)
+
+    def steady_quotients(self) -> np.ndarray:
+        """List the difference quotients of each value that stay the same over several steps."""
+        size, blur = self.line.shortest(self.xs), self.line.blur(self.xs)
+        return steady_quotients(Curve(self.sample, self.origin, size, eps=self.eps, blur=blur))
 
     def noise(self) -> np.ndarray:
         """Measure the noise of the values, see `noise_level`."""
@@ -160,6 +166,15 @@ class References:
         if found is None:
             return None
         return np.nan_to_num(np.abs(self._weighted.flat(found)), nan=0.0, posinf=0.0)
+
+    def steady_quotients(self, line: Line) -> np.ndarray:
+        """List the difference quotients along a line that stay the same over several steps."""
+        section = self._section(line)
+        total = section._replace(
+            sample=lambda ts: (section.sample(ts) @ self._weights)[:, None],
+            origin=self.origin @ self._weights[:, None],
+        )
+        return total.steady_quotients()[:, 0]
 
     def values_along(self, line: Line, ts: np.ndarray) -> np.ndarray:
         """Return the weighted sum of the outputs at several distances."""

@@ -1,0 +1,65 @@
+"""The derivatives that difference quotients show by themselves, without extrapolation.
+
+A function may vary over lengths so short that differences over longer ones converge to something
+else: the last state of a chaotic system, or a root of what cancels. Where a derivative from
+elsewhere and the extrapolated one differ, this tells whether the first is the function's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._differences import Curve
+from ._tolerances import TOLERANCES, Tolerances
+
+
+def steady_quotients(curve: Curve, tolerances: Tolerances = TOLERANCES) -> np.ndarray:
+    """List difference quotients that stay the same from step to step, for each component.
+
+    From the last digit of what moves on, each step is twice the one before. While rounding is
+    all that samples show, quotients are zero, or halve from step to step; where the function
+    bends, they change. In between `steady` of them in a row are the same.
+
+    Args:
+        curve: the curve.
+        tolerances: see `Tolerances`.
+
+    Returns:
+        For each step, the closest first, the mean of the last quotients; nan where they differ.
+    """
+    first = tolerances.ulps * curve.eps * max(curve.blur, curve.size)
+    count = int(np.ceil(np.log2(max(curve.size / first, 2.0))))
+    quotients = []
+    for start in range(0, count, curve.batch):
+        steps = first * 2.0 ** np.arange(start, start + curve.batch)
+        values = curve.sample(np.concatenate([steps, -steps]))
+        quotients += [
+            (ahead - behind) / (2.0 * step)
+            for step, ahead, behind in zip(
+                steps, values[: curve.batch], values[curve.batch :], strict=True
+            )
+        ]
+    recent = np.lib.stride_tricks.sliding_window_view(np.asarray(quotients), tolerances.steady, 0)
+    with np.errstate(all="ignore"):
+        middle, spread = np.mean(recent, axis=-1), np.ptp(recent, axis=-1)
+        is_steady = (spread <= tolerances.steady_spread * np.abs(middle)) & (middle != 0)
+    return np.where(is_steady, middle, np.nan)
+
+
+def is_closer(derivative: np.ndarray, other: np.ndarray, steady: np.ndarray) -> np.ndarray:
+    """Tell whether the closest quotients show one derivative, and none of them the other one.
+
+    Where some show the other, the function has both over different lengths, as rounding to a
+    grid has.
+
+    Args:
+        derivative: of each component.
+        other: the same from elsewhere.
+        steady: see `steady_quotients`.
+    """
+    first = np.argmax(~np.isnan(steady), axis=0)
+    closest = np.take_along_axis(steady, first[None], 0)[0]
+    with np.errstate(all="ignore"):
+        gap = np.abs(closest - derivative)
+        shows = (gap <= 0.1 * np.abs(closest)) & (gap <= 0.1 * np.abs(closest - other))
+        return shows & ~np.any(np.abs(steady - other) <= 0.1 * np.abs(other), axis=0)
