@@ -138,3 +138,28 @@ def test_a_mutation_that_no_system_refuses_is_a_finding():
     (finding,) = explain_in_julia([wrong], point)
     assert finding.title == "the function mutates an array: yota gives 2 for 4 without a word"
     assert finding.location.line == 1
+
+
+NOT_LINEAR = {
+    "abs": lambda x, t: jnp.cos(x) * jnp.abs(t),
+    "square": lambda x, t: jnp.cos(x) * t**2,
+    "bounded": lambda x, t: jnp.maximum(jnp.cos(x) * t, -0.5),
+    "shifted": lambda x, t: jnp.cos(x) * t + 1.0,
+}
+
+
+@pytest.mark.parametrize("name", NOT_LINEAR)
+@pytest.mark.parametrize("x", [np.float32(0.4), np.array([0.5, 1.3])])
+def test_a_forward_rule_that_is_not_linear_is_found(name, x):
+    f = jax.custom_jvp(lambda x: jnp.sin(x))
+    f.defjvp(lambda x, t: (jnp.sin(x[0]), NOT_LINEAR[name](x[0], t[0])))
+    finding = next(f for f in check(f, x, backends=["jax"]).findings if "not linear" in f.title)
+    assert (finding.kind, finding.severity, finding.mode) == ("finite", "error", "forward")
+    assert finding.location.file == __file__ and finding.primitive == "custom_jvp_call"
+
+
+def test_linear_forward_rules_are_no_finding():
+    f = jax.custom_jvp(lambda x: jnp.sin(x))
+    f.defjvp(lambda x, t: (jnp.sin(x[0]), jnp.cos(x[0]) * t[0]))
+    for dtype in (np.float32, np.float16):
+        assert not check(lambda x: f(x).sum(), np.array([0.4, 2], dtype), backends=["jax"]).findings

@@ -390,3 +390,34 @@ def test_explain_nan_names_the_stable_form_of_a_value_that_overflows():
     why = pb.explain_nan(naive_softplus, F32(100))
     assert (why.mode, why.origin.operation.primitive) == ("value", "exp")
     assert "softplus" in why.cures[0].text
+
+
+def coarse_backward(dtype):
+    """Make an exponential whose backward pass keeps its argument in another dtype."""
+    f = jax.custom_vjp(jnp.exp)
+    f.defvjp(lambda x: (jnp.exp(x), x.astype(dtype)), lambda x, g: (g * jnp.exp(x.astype(F32)),))
+    return f
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+def test_a_backward_pass_in_less_precision_is_found(dtype):
+    (finding,) = check(coarse_backward(dtype), F32(3.3), backends=["jax"]).of_kind("precision")
+    assert finding.severity == "warning" and finding.mode == "reverse"
+    assert "convert_element_type rounds to fewer digits" in finding.title
+    assert "backward pass" in finding.advice
+    # What the function itself rounds is its own.
+    assert not check(lambda x: jnp.exp(x.astype(dtype)).astype(F32), F32(3.3)).findings
+
+
+def test_a_rule_that_is_wrong_in_one_dtype_alone_is_found():
+    f = jax.custom_jvp(lambda x: jnp.sin(x))
+    f.defjvp(lambda x, t: (f(*x), t[0] * jnp.cos(x[0]) * (2 if x[0].dtype == F32 else 1)))
+    (finding,) = check(f, F32(0.3), backends=["jax"]).findings
+    assert (finding.kind, finding.severity, finding.primitive) == (
+        "finite",
+        "error",
+        "custom_jvp_call",
+    )
+    assert finding.numbers == pytest.approx({"float32": 2 * np.cos(0.3), "float64": np.cos(0.3)})
+    # Sensitive to the last digit of its argument, and to no rule.
+    assert not check(lambda x: jnp.sin(1e4 * x), F32(3.3)).findings

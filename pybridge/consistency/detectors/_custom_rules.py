@@ -49,12 +49,13 @@ class RuleFault(NamedTuple):
 
 def rule_place(closed: ClosedJaxpr | None) -> Place:
     """Find the first function with a custom rule of the user's own; JAX's are not meant."""
+    return first_place(closed, is_users_rule)
 
-    def is_meant(eqn: Any) -> bool:
-        inner = called_program(eqn) if eqn.primitive.name in RULES else None
-        return inner is not None and not is_of_jax(inner) and not jax_function(eqn)
 
-    return first_place(closed, is_meant)
+def is_users_rule(eqn: Any) -> bool:
+    """Tell whether an equation calls a function with a rule that is not JAX's own."""
+    inner = called_program(eqn) if eqn.primitive.name in RULES else None
+    return inner is not None and not is_of_jax(inner) and not jax_function(eqn)
 
 
 def rule_name(eqn: Any) -> str:
@@ -108,7 +109,7 @@ def faulty_rules(closed: ClosedJaxpr, xs: Arrays, eps: float) -> list[RuleFault]
 
 
 def _compare_value(seen: Seen, eps: float) -> RuleFault | None:
-    moving = [i for i, x in enumerate(seen.ins) if _moves(x)]
+    moving = [i for i, x in enumerate(seen.ins) if moves(x)]
     point = [jnp.asarray(seen.ins[i]) for i in moving]
 
     def run(*xs: Any) -> list[Any]:
@@ -132,7 +133,7 @@ def _compare_value(seen: Seen, eps: float) -> RuleFault | None:
     sizes = [float(np.max(np.abs(x), initial=0.0)) for x in map(np.asarray, point)]
     smallest = 1e-3 * max(sizes, default=0.0) if eps else 0.0
     for a, b in zip(plain, inside, strict=True):
-        if not _moves(a) or not a.size:
+        if not moves(a) or not a.size:
             continue
         with np.errstate(all="ignore"):
             size = max(float(np.max(np.abs(a[np.isfinite(a)]), initial=0.0)), smallest)
@@ -180,9 +181,9 @@ def _is_wrong(seen: Seen, eps: float) -> bool:
     """Compare a rule with differences along a random direction, and a weighted sum of results."""
     rng = np.random.default_rng(0)
     constants = closed_over(seen.eqn)
-    moving = [i for i, x in enumerate(seen.ins) if i >= constants and _moves(x)]
+    moving = [i for i, x in enumerate(seen.ins) if i >= constants and moves(x)]
     results = [v.aval for v in seen.eqn.outvars]
-    kept = [i for i, y in enumerate(results) if _moves(y)]
+    kept = [i for i, y in enumerate(results) if moves(y)]
     point = [np.asarray(seen.ins[i]) for i in moving]
     speeds = [rng.standard_normal(x.shape) * np.maximum(1.0, np.abs(x)) for x in point]
     vs = [np.asarray(speed, x.dtype) for speed, x in zip(speeds, point, strict=True)]
@@ -222,5 +223,6 @@ def _differs(derivative: Callable[[], Any], reference: float, slack: float) -> b
     return False
 
 
-def _moves(x: Any) -> bool:
+def moves(x: Any) -> bool:
+    """Tell whether a value has tangents: whether it is of real or complex numbers."""
     return bool(jnp.issubdtype(jnp.result_type(x), np.inexact))

@@ -11,6 +11,7 @@ from ._context import Context, Detector
 from ._failures import detect_failures
 from ._julia_functions import explain_in_julia
 from ._non_finite import detect_non_finite
+from ._nonlinear_rules import detect_nonlinear_rules
 from ._out_of_bounds import detect_out_of_bounds
 from ._own_precision import detect_own_precision
 from ._primal_values import detect_other_values
@@ -23,6 +24,7 @@ from .precision import detect_lost_digits
 
 AT_EACH_POINT: tuple[Detector, ...] = (
     detect_failures,
+    detect_nonlinear_rules,
     detect_other_values,
     detect_non_finite,
     detect_zero_gradients,

@@ -6,4 +6,5 @@ from ._rounding import LostResult as LostResult
 from ._rounding import Results as Results
 from ._rounding import detect_lost_digits as detect_lost_digits
 from ._rounding import find_lost_results as find_lost_results
+from ._rounding import harmless_error as harmless_error
 from ._rounding_errors import rounding_errors as rounding_errors

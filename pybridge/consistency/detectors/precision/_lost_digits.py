@@ -16,6 +16,8 @@ from ._precisions import is_inexact, widened
 
 _SUMS = frozenset({"add", "add_any", "sub", "reduce_sum", "cumsum", "dot_general", "scatter-add"})
 
+_CONVERSIONS = frozenset({"convert_element_type", "reduce_precision"})
+
 LOGARITHMS = frozenset({"log", "log1p"})
 
 # `Loss.before` goes back by so many steps.
@@ -29,8 +31,8 @@ class Loss:
     Attributes:
         kind: `"overflow"`: too large for the dtype; `"underflow"`: too small, it becomes 0;
             `"domain"`: rounding leaves the operation's domain; `"cancellation"`: nearly equal
-            numbers are subtracted; `"conditioning"`: the operation magnifies rounding in another
-            way.
+            numbers are subtracted; `"conversion"`: it converts to a dtype of less precision;
+            `"conditioning"`: the operation magnifies rounding in another way.
         step: the operation: its operands still have their digits, its result has not.
         name: of the operation. Names of operations are those of their primitives, but for two:
             `"square"` for all that multiplies numbers with themselves, `"sqrt"` for the power 1/2.
@@ -124,6 +126,8 @@ def _loss(
         kind = "overflow" if abs(exact) > float(info.max) else "domain"
     elif got == 0 and abs(exact) < float(info.tiny):
         kind = "underflow"
+    elif step.primitive in _CONVERSIONS:
+        kind = "conversion"
     operands, before = (_names_before(run, made_by, step, depth) for depth in (1, _NEAR))
     after, until = _steps_after(run, step, output)
     beside = (_names_before(run, made_by, later, 1) for later in until)

@@ -45,6 +45,7 @@ _VERBS = {
     "underflow": "underflows to 0",
     "domain": "leaves its domain by rounding",
     "cancellation": "cancels",
+    "conversion": "rounds to fewer digits",
     "conditioning": "magnifies rounding",
 }
 
@@ -187,8 +188,9 @@ def find_lost_results(
 def _compare(
     call: Callable[..., Any], total: Callable[..., Any], results: Results
 ) -> list[LostResult]:
-    closed = _gradient_program(call, total, results)
-    eps = max(results.eps, coarsest(closed))
+    closed = _trace(call, total, results)
+    # A backward pass that computes more coarsely than the function does loses digits.
+    eps = max(results.eps, coarsest(_trace(call, total, results._replace(gradients=()))))
     results = results._replace(eps=eps)
     xs = [np.asarray(x) for x in results.xs]
     exact = run_extended(closed, xs).results()
@@ -211,7 +213,7 @@ def _compare(
         place, relative = worst
         limit = min(eps**0.5, max(0.01 * relative, 8.0 * eps))
         loss = find_loss(beside, beside.outputs[i], place, limit)
-        is_harmless = bool(np.abs(widened(n) - w)[place] <= _unit(results, mode))
+        is_harmless = bool(np.abs(widened(n) - w)[place] <= harmless_error(results, mode))
         if is_harmless and (mode != "value" or loss is None or loss.step.function):
             continue  # a rule or a function of JAX's, and a loss that any other number hides
         advice = "Compute this part in a higher precision." if loss is None else stable_form(loss)
@@ -236,8 +238,8 @@ def _compare(
     return list(lost.values())
 
 
-def _gradient_program(call: Any, total: Any, results: Results) -> ClosedJaxpr:
-    """Trace a function with its gradient: the value's leaves first, then those of the gradient."""
+def _trace(call: Any, total: Any, results: Results) -> ClosedJaxpr:
+    """Trace a function, with its gradient if there is one: first the value's leaves, then those."""
 
     def scalar(xs: Arrays) -> Any:
         ys = call(xs)
@@ -305,7 +307,7 @@ def _moved(x: Any, factors: np.ndarray) -> Any:
     return widened(x) + widened(x) * factors if is_inexact(x.dtype) else x
 
 
-def _unit(results: Results, mode: str) -> float:
+def harmless_error(results: Results, mode: str) -> float:
     """Say which absolute error is lost in any other number of the computation.
 
     A value is measured against its arguments where these are small, and against 1: the loss of a

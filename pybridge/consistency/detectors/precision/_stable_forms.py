@@ -42,6 +42,8 @@ def stable_form(loss: Loss) -> str:
     }
     if loss.kind in advice:
         return advice[loss.kind](loss)
+    if loss.kind == "conversion":
+        return "Keep these numbers in the dtype of the result, in the backward pass of a rule too."
     return (
         "Rounding carries the operand out of the domain: clip it to the domain, or compute the "
         "argument in a form that cannot leave it."
