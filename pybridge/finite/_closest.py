@@ -62,4 +62,10 @@ def is_closer(derivative: np.ndarray, other: np.ndarray, steady: np.ndarray) -> 
     with np.errstate(all="ignore"):
         gap = np.abs(closest - derivative)
         shows = (gap <= 0.1 * np.abs(closest)) & (gap <= 0.1 * np.abs(closest - other))
-        return shows & ~np.any(np.abs(steady - other) <= 0.1 * np.abs(other), axis=0)
+        return shows & ~is_shown(other, steady)
+
+
+def is_shown(derivative: np.ndarray, steady: np.ndarray) -> np.ndarray:
+    """Tell whether any quotients that stay the same show a derivative; see `steady_quotients`."""
+    with np.errstate(all="ignore"):
+        return np.any(np.abs(steady - derivative) <= 0.1 * np.abs(derivative), axis=0)

@@ -184,6 +184,7 @@ def test_the_advice_for_a_write_out_of_bounds_is_about_writing(mode):
         (lambda x: jnp.nansum(jnp.take(x, 9, axis=1)), 9, 1),
         (lambda x: jax.lax.scan(lambda c, i: (c + x[i, 0], None), x[0, 0], jnp.arange(5))[0], 3, 0),
         (jax.jit(lambda x: jax.vmap(lambda i: jnp.take(x[:, 1], i))(jnp.arange(4)).sum()), 3, 0),
+        (lambda x: jax.vmap(lambda i: x[i])(jnp.arange(4)).sum(), 3, 0),
     ],
 )
 def test_indices_are_followed_through_programs(f, index, axis):

@@ -86,6 +86,8 @@ FAULTS = {
     "norm of one number": (lambda x: jnp.sqrt(x**2 + 1), F32(1e30), "integer_pow", "scaled norm"),
     "densities": (density, F32(0.3), "mul", "logpdf"),
     "deviation": (naive_deviation, jnp.asarray(NEAR_10000, F32), "sub", "two passes"),
+    "deviation of numbers that hardly differ": (
+        naive_deviation, 1493864 + 1.125 * jnp.arange(6, dtype=F32), "sub", "two passes"),
     "deviation, 16 bits": (naive_deviation, jnp.array([200, 201, 202], F16), "sub", "two passes"),
     "expm1": (lambda x: jnp.exp(x) - 1, F32(1e-9), "sub", "expm1"),
     "log1p": (lambda x: jnp.log(1 + x), F32(1e-9), "log", "log1p"),

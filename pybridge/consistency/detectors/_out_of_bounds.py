@@ -83,6 +83,8 @@ def _fault(eqn: Any, ins: list[Any]) -> tuple[int, int, int, str] | None:
                 return outside, axis, shape[axis], "CLAMPED"
         return None
     mode = getattr(params["mode"], "name", str(params["mode"]))
+    if mode == "CLIP" and name == "gather" and not params["dimension_numbers"].collapsed_slice_dims:
+        mode = "CLAMPED"  # what vmap makes of a dynamic_slice
     if mode not in _FATE:
         return None  # CLIP: somebody chose it, and all modes agree on it
     filled = params.get("fill_value")

@@ -14,6 +14,7 @@ from ...finite import (
     Curve,
     DirectionalDerivative,
     is_closer,
+    is_shown,
     two_sided_derivative,
 )
 from ..findings import Finding, SystemAnswer
@@ -113,7 +114,10 @@ def _compare_with_differences(
         bad &= _compare_closely(point, section, flat, noise, rounding)[0]
         bad &= ~(np.abs(flat - middle) <= lost)
     if bad.any():
-        bad &= ~is_closer(flat, middle, section.steady_quotients())
+        steady = section.steady_quotients()
+        closer = bad & is_closer(flat, middle, steady)
+        # Differences that converge elsewhere in one component say little about the others.
+        bad &= is_shown(middle, steady) if closer.any() else True
     with np.errstate(all="ignore"):
         gaps = np.where(bad, np.nan_to_num(np.abs(flat - middle), nan=np.inf), -1.0)
     place = int(np.argmax(gaps))

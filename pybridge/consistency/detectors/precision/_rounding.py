@@ -30,10 +30,10 @@ from ._stable_forms import stable_form
 # wrong: a tenth.
 _WRONG = 0.1
 
-# The arguments are moved by this many units in the last place in random directions, there and
-# back. A backward stable algorithm errs by a small multiple of what one such unit does; with the
-# factor below, 64 of them are let pass, as everywhere in this package.
-_ULPS = 4.0
+# The arguments are moved by what rounding them does at most, half a unit in the last place, in
+# random directions, there and back. A backward stable algorithm errs by a small multiple of what
+# that does to the exact function.
+_ROUNDING = 0.5
 _DIRECTIONS = 3
 _FACTOR = 16.0
 
@@ -293,7 +293,7 @@ def _spread(
     rng = np.random.default_rng(0)
     for _ in range(_DIRECTIONS):
         signs = [rng.choice([-1.0, 1.0], np.shape(x)) for x in (*xs, *closed.consts)]
-        for by in (_ULPS * eps, -_ULPS * eps):
+        for by in (_ROUNDING * eps, -_ROUNDING * eps):
             moved = [_moved(x, by * s) for x, s in zip((*xs, *closed.consts), signs, strict=True)]
             program = ClosedJaxpr(closed.jaxpr, moved[len(xs) :])
             there = run_extended(program, moved[: len(xs)]).results()
