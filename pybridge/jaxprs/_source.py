@@ -5,9 +5,9 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +28,15 @@ class Location:
         line: the number of the line, from 1.
         function: the name of the function that it stands in.
         source: the text of the line, without indentation; empty where it cannot be read.
+        span: the expression on it: line, column, last line and last column, as `ast` counts them;
+            None where it is not known. Two expressions on one line are the same location.
     """
 
     file: str
     line: int
     function: str
     source: str
+    span: tuple[int, int, int, int] | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         """Write `model.py:12 (loss)`."""
@@ -54,9 +57,10 @@ def user_line(eqn: Any) -> Location | None:
         The innermost line; None where the program holds none.
     """
     traceback = eqn.source_info.traceback
-    for frame in traceback.frames if traceback is not None else ():
+    for number, frame in enumerate(traceback.frames if traceback is not None else ()):
         if not frame.file_name.startswith(_passed_over()):
-            return _location(frame.file_name, frame.line_num, frame.function_name)
+            span = _span(traceback, number)
+            return _location(frame.file_name, frame.line_num, frame.function_name, span)
     called = called_program(eqn)
     return None if called is None else _definition_line(called)
 
@@ -92,8 +96,18 @@ def raising_line(error: BaseException) -> Location | None:
     return found
 
 
-def _location(file: str, line: int, function: str) -> Location:
-    return Location(file, line, function, linecache.getline(file, line).strip())
+def _location(file: str, line: int, function: str, span: Any = None) -> Location:
+    return Location(file, line, function, linecache.getline(file, line).strip(), span)
+
+
+def _span(traceback: Any, number: int) -> tuple[int, int, int, int] | None:
+    """Find which expression a frame of an equation's traceback was running."""
+    codes, instructions = traceback.raw_frames()
+    positions = islice(codes[number].co_positions(), instructions[number] // 2, None)
+    line, end_line, column, end_column = next(positions, (None,) * 4)
+    if line is None or column is None or end_line is None or end_column is None:
+        return None
+    return line, column, end_line, end_column
 
 
 @cache

@@ -732,3 +732,51 @@ def test_any_guarded_operation_is_cured(name, xs):
 def test_one_number_that_is_both_operands_is_asked_for_once():
     why = explain_nan(lambda x: x**x, 0.0)
     assert "= x != 0.0`" in why.cures[0].text
+
+
+def two_calls(x):
+    return jnp.log(x[1]) + jnp.where(x[0] > 0, jnp.log(x[0]), 0.0)
+
+
+def two_logarithms_of_one_choice(p):
+    return jnp.where(p == 0, 0.0, p * (jnp.log(p) - jnp.log(HALVES))).sum()
+
+
+HALVES = jnp.array([0.5, 0.5])
+
+
+def one_of_several(x):
+    return jnp.select([x > 0, x < 0], [jnp.log(x), jnp.log(-x)], 0.0).sum()
+
+
+def condition_of_its_own(x):
+    n = jnp.linalg.norm(x); return jnp.where(n > 0, x / n, 0.0).sum()  # fmt: skip # noqa: E702
+
+
+OPERANDS = {
+    two_calls: ([0.0, 1.0], "In `jnp.log(x[0])` at ", "put `jnp.where(x[0] > 0, x[0], 1.0)`"),
+    two_logarithms_of_one_choice: (
+        [0.0, 1.0],
+        "In `jnp.log(p)` at ",
+        "`jnp.where(p != 0, p, 1.0)`",
+    ),
+    one_of_several: ([0.0, -1, 2], "In `jnp.log(-x)` at ", "`jnp.where(used, -x, 1.0)` for `-x`"),
+    condition_of_its_own: ([0.0, 0.0], "Give `jnp.linalg.norm(x)` at ", "found before this line"),
+}
+
+
+@pytest.mark.parametrize("f", OPERANDS, ids=lambda f: f.__name__)
+def test_a_cure_says_which_call_of_the_line_it_is_about(f):
+    x, call, text = OPERANDS[f]
+    first = explain_nan(f, jnp.array(x)).cures[0]
+    assert first.verified
+    assert call in first.text and text in first.text
+
+
+def test_a_cure_of_one_of_two_calls_is_right_as_it_stands():
+    def cured(x):
+        return jnp.log(x[1]) + jnp.where(x[0] > 0, jnp.log(jnp.where(x[0] > 0, x[0], 1.0)), 0.0)
+
+    x = jnp.array([0.0, 1.0])
+    assert cured(x) == two_calls(x)
+    np.testing.assert_array_equal(jax.grad(cured)(x), [0, 1])

@@ -15,6 +15,7 @@ from ._problem import ModeResult, Problem, differentiate
 from ._rewriting import rewritten
 from ._source_text import (
     Choice,
+    assigned_at,
     branch_text,
     choice_at,
     fresh_name,
@@ -175,14 +176,17 @@ def _where_text(explained: ExplainedLeak, choice: Choice | None) -> str:
     keep, meaning = "used", ", where `used` is True in the elements whose result is used"
     if choice is not None and choice.holds(operation.location):
         keep, meaning = choice.keep, ""
+    elif choice is not None and assigned_at(operation.location) & choice.names:
+        meaning += ", found before this line"
     elif choice is not None:
         meaning += f" (those that `{choice.text}` takes)"
-    inner = f"`jnp.where({keep}, {operand or 'x'}, {fill})`"
+    name = operand or fresh_name(operation.location, "operand", "its_operand")
+    inner = f"`jnp.where({keep}, {name}, {fill})`"
     if operand:
         change = f"In `{text}`{_at(operation)} put {inner} for `{operand}`"
     else:
-        name = f"{operation.name}{_at(operation)}"
-        change = f"Give {name} the operand {inner} instead of its operand `x`"
+        given = f"Give {operation.name}{_at(operation)}"
+        change = f"{given} the operand {inner} in the place of its own, `{name}`"
     return f"{change}{meaning}; keep what chooses as it is"
 
 

@@ -11,7 +11,6 @@ import copy
 import functools
 import linecache
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -70,9 +69,17 @@ class Choice:
         """All of it, as it is written."""
         return ast.unparse(self.node)
 
+    @property
+    def names(self) -> set[str]:
+        """The variables of the condition."""
+        return set(names_in(ast.parse(self.keep, mode="eval").body))
+
     def holds(self, location: Location | None) -> bool:
-        """Tell whether a line is inside of the dangerous part."""
-        return location is not None and _reaches_over(self.part, location.line)
+        """Tell whether a location is inside of the dangerous part."""
+        if location is None or location.span is None:
+            return location is not None and _reaches_over(self.part, location.line)
+        first, last = _span(self.part)[:2], _span(self.part)[2:]
+        return first <= location.span[:2] and location.span[2:] <= last
 
 
 def operation_text(location: Location | None, primitive: str, operand: int = 0) -> tuple[str, str]:
@@ -121,6 +128,8 @@ def _choice(node: ast.expr, primitive: str, operand: int) -> Choice | None:
         case "select_n", ast.Call(args=[condition, taken, otherwise]):
             if _name(node.func) not in ("where", "select") or operand not in (1, 2):
                 return None
+            if isinstance(condition, ast.List | ast.Tuple):
+                return None  # jnp.select has a condition for each of several values
             # JAX's operation has the value for False first.
             written = ast.unparse(condition)
             if operand == 2:
@@ -197,13 +206,34 @@ def _name(function: ast.expr) -> str:
     return getattr(function, "attr", getattr(function, "id", ""))
 
 
-def _nodes_at(location: Location | None) -> Iterator[ast.expr]:
-    """Yield the expressions that reach over a line."""
+def assigned_at(location: Location | None) -> set[str]:
+    """Name the variables that a line assigns."""
+    targets = (node for node in _nodes_on(location) if isinstance(node, ast.Name))
+    return {name.id for name in targets if isinstance(name.ctx, ast.Store)}
+
+
+def _nodes_at(location: Location | None) -> list[ast.expr]:
+    """List the expressions at a location: the one that was run, or all that reach over the line."""
+    nodes = _nodes_on(location)
+    run = [node for node in nodes if location is not None and _span(node) == location.span]
+    return run or nodes
+
+
+def _span(node: ast.expr) -> tuple[int, int, int, int]:
+    """Give the place of an expression as `Location.span` does."""
+    return (
+        node.lineno,
+        node.col_offset,
+        node.end_lineno or node.lineno,
+        node.end_col_offset or node.col_offset,
+    )
+
+
+def _nodes_on(location: Location | None) -> list[ast.expr]:
     if location is None:
-        return
-    for node in _expressions("".join(linecache.getlines(location.file))):
-        if _reaches_over(node, location.line):
-            yield node
+        return []
+    nodes = _expressions("".join(linecache.getlines(location.file)))
+    return [node for node in nodes if _reaches_over(node, location.line)]
 
 
 # One explanation asks for many lines of the same few files.
