@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from traceback import walk_stack
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,7 +27,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad
 
 from .._errors import UnsupportedModeError, explain
-from ..jaxprs import inner_jaxprs, user_line
+from ..jaxprs import calling_line, inner_jaxprs
 from ._strong_products import FACTORS
 
 try:
@@ -339,14 +338,7 @@ def refuse_if(refused: bool, of: Any) -> None:
 
 def unsupported(of: Any, expected: str) -> UnsupportedModeError:
     """Return the error that names a primitive and the user's line, from Python's stack."""
-    frames = [
-        SimpleNamespace(
-            file_name=frame.f_code.co_filename, line_num=line, function_name=frame.f_code.co_name
-        )
-        for frame, line in walk_stack(None)
-    ]
-    source = SimpleNamespace(traceback=SimpleNamespace(frames=frames))
-    line = user_line(SimpleNamespace(source_info=source))
+    line = calling_line()
     return UnsupportedModeError(
         explain(
             "pb.strong_zero",
