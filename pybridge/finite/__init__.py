@@ -15,6 +15,7 @@ edges or noise either. Both choose the side of the differences before they see t
 
 from ._closest import is_closer as is_closer
 from ._closest import is_shown as is_shown
+from ._closest import steady_length as steady_length
 from ._closest import steady_quotients as steady_quotients
 from ._derivatives import FiniteDerivative as FiniteDerivative
 from ._derivatives import OneSidedDerivatives as OneSidedDerivatives

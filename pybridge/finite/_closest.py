@@ -27,7 +27,7 @@ def steady_quotients(curve: Curve, tolerances: Tolerances = TOLERANCES) -> np.nd
     Returns:
         For each step, the closest first, the mean of the last quotients; nan where they differ.
     """
-    first = tolerances.ulps * curve.eps * max(curve.blur, curve.size)
+    first = _closest_step(curve, tolerances)
     count = int(np.ceil(np.log2(max(curve.size / first, 2.0))))
     quotients = []
     for start in range(0, count, curve.batch):
@@ -44,6 +44,28 @@ def steady_quotients(curve: Curve, tolerances: Tolerances = TOLERANCES) -> np.nd
         middle, spread = np.mean(recent, axis=-1), np.ptp(recent, axis=-1)
         is_steady = (spread <= tolerances.steady_spread * np.abs(middle)) & (middle != 0)
     return np.where(is_steady, middle, np.nan)
+
+
+def steady_length(curve: Curve, tolerances: Tolerances = TOLERANCES) -> float:
+    """Find the distance up to which a curve of one component is as it is next to 0.
+
+    Args:
+        curve: the curve.
+        tolerances: see `Tolerances`.
+
+    Returns:
+        The longest step of the closest quotients that stay the same; 0 where none do.
+    """
+    is_steady = ~np.isnan(steady_quotients(curve, tolerances)[:, 0])
+    if not is_steady.any():
+        return 0.0
+    first = int(np.argmax(is_steady))
+    end = first + int(np.argmin(np.append(is_steady[first:], False)))
+    return _closest_step(curve, tolerances) * 2.0 ** (end + tolerances.steady - 2)
+
+
+def _closest_step(curve: Curve, tolerances: Tolerances) -> float:
+    return tolerances.ulps * curve.eps * max(curve.blur, curve.size)
 
 
 def is_closer(derivative: np.ndarray, other: np.ndarray, steady: np.ndarray) -> np.ndarray:

@@ -84,3 +84,33 @@ def test_a_derivative_is_preferred_only_where_the_other_is_not_there():
     assert not is_closer(wrong, right, steady).any()
     assert not is_closer(right * (1 + 1e-6), right, steady).any()
     assert not is_closer(wrong, wrong, steady_quotients(curve(np.ones_like, 1.0))).any()
+
+
+BESIDE_A_KINK = {
+    "a tiny number": (jnp.abs, 1e-25),
+    "another point": (lambda x: jnp.abs(x - 1), 1 + 1e-9),
+    "on the flat side": (lambda x: jax.nn.relu(x - 3) + x, 3 - 1e-7),
+    "a length": (lambda x: jnp.hypot(x[0], x[1]), np.array([1e-25, 2e-25])),
+    "a norm": (jnp.linalg.norm, np.array([1e-20, 3e-20, -2e-20])),
+    "round and sharp": (lambda x: jnp.sqrt(x * x + 1e-30), 1e-16),
+    "one among many": (lambda x: jnp.abs(x).sum(), np.append(1e-9, np.linspace(1, 2, 60))),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE_A_KINK)
+def test_next_to_a_kink_there_is_a_derivative(name, x64):
+    report = check(*BESIDE_A_KINK[name])
+    assert report.ok and not report.of_kind("kink")
+
+
+def test_and_a_wrong_one_is_found(x64):
+    f = jax.custom_jvp(jnp.abs)
+    f.defjvp(lambda primals, tangents: (jnp.abs(primals[0]), 0.5 * tangents[0]))
+    (finding,) = check(f, 1e-9).of_kind("finite")
+    assert finding.severity == "error"
+    np.testing.assert_allclose(finding.numbers["finite"], 1.0, rtol=1e-4)
+
+
+def test_a_kink_is_at_the_point_where_the_callers_numbers_do_not_tell():
+    # 0.1 in float32 is 1.5e-9 away from 0.1, and the caller's difference is 0.
+    assert check(lambda x: jnp.abs(x - 0.1), np.float32(0.1)).of_kind("kink")

@@ -14,11 +14,16 @@ from ...finite import (
     Sample,
     directional_derivative,
     noise_level,
+    steady_length,
     steady_quotients,
 )
 from ._probes import Line
 from ._subject import Arrays, Subject
 from ._systems import Weighted
+
+# A kink that is so many roundings of the caller's arguments away is at the point for the caller:
+# what it is compared with is rounded too, 0.1 in `abs(x - 0.1)`, after a few operations more.
+_AT_KINK = 16.0
 
 # Gives the outputs at a point, along a direction, at several distances.
 Values = Callable[[Arrays, Arrays, np.ndarray], np.ndarray]
@@ -74,10 +79,25 @@ class Section(NamedTuple):
         )
         return directional_derivative(curve, weights, factor=factor, doubtful=True)
 
+    def differentiate_within(
+        self, length: float, weights: np.ndarray, factor: float
+    ) -> DirectionalDerivative:
+        """The same with steps that are short against a length."""
+        return directional_derivative(self._curve(length), weights, factor=factor)
+
     def steady_quotients(self) -> np.ndarray:
         """List the difference quotients of each value that stay the same over several steps."""
-        size, blur = self.line.shortest(self.xs), self.line.blur(self.xs)
-        return steady_quotients(Curve(self.sample, self.origin, size, eps=self.eps, blur=blur))
+        return steady_quotients(self._curve(self.line.shortest(self.xs)))
+
+    def steady_length(self) -> float:
+        """Find the distance up to which the one value is as it is at the point."""
+        return steady_length(self._curve(self.line.shortest(self.xs)))
+
+    def _curve(self, size: float) -> Curve:
+        blur = self.line.blur(self.xs)
+        return Curve(
+            self.sample, self.origin, size, smallest=size, eps=self.eps, blur=blur, shift=0.0
+        )
 
     def noise(self) -> np.ndarray:
         """Measure the noise of the values, see `noise_level`."""
@@ -118,6 +138,8 @@ class References:
             reference = self._differentiate(line, factor)
             if reference.kind != "smooth" and self.look_closely(line):
                 reference = self._differentiate(line, factor)
+            if reference.kind == "kink":
+                reference = self._beside_kink(line, factor, reference)
             self._known[key] = reference
         return self._known[key]
 
@@ -169,12 +191,7 @@ class References:
 
     def steady_quotients(self, line: Line) -> np.ndarray:
         """List the difference quotients along a line that stay the same over several steps."""
-        section = self._section(line)
-        total = section._replace(
-            sample=lambda ts: (section.sample(ts) @ self._weights)[:, None],
-            origin=self.origin @ self._weights[:, None],
-        )
-        return total.steady_quotients()[:, 0]
+        return self._total(line).steady_quotients()[:, 0]
 
     def values_along(self, line: Line, ts: np.ndarray) -> np.ndarray:
         """Return the weighted sum of the outputs at several distances."""
@@ -190,6 +207,31 @@ class References:
             return section.differentiate(self._weights, factor)
         return section.differentiate_closely(
             self._weights, factor, self._noise[line], is_exact=line in self._exact
+        )
+
+    def _beside_kink(
+        self, line: Line, factor: float, kink: DirectionalDerivative
+    ) -> DirectionalDerivative:
+        """Differentiate with steps that do not reach a kink, if it is beside the point.
+
+        Next to a kink the derivative is that of one side; at it, differences to both sides give
+        the middle however short they are. A kink is at the point as well where the caller's own
+        numbers do not tell the two apart.
+        """
+        length = self._total(line).steady_length()
+        if length <= _AT_KINK * self._subject.given_eps * line.blur(self._xs):
+            return kink
+        beside = self._section(line).differentiate_within(length, self._weights, factor)
+        doubt = TOLERANCES.estimates * beside.error + TOLERANCES.kink * abs(kink.high - kink.low)
+        is_other = abs(beside.value - kink.value) > doubt
+        return beside if beside.kind == "smooth" and is_other else kink
+
+    def _total(self, line: Line) -> Section:
+        """Give the weighted sum of the outputs along a line."""
+        section = self._section(line)
+        return section._replace(
+            sample=lambda ts: (section.sample(ts) @ self._weights)[:, None],
+            origin=self.origin @ self._weights[:, None],
         )
 
     def _section(self, line: Line) -> Section:

@@ -159,6 +159,11 @@ class Subject:
         found = [jnp.finfo(np.asarray(x).dtype).dtype for x in self.given]
         return np.result_type(np.float32, *(d for d in found if d.itemsize > 2))
 
+    @property
+    def given_eps(self) -> float:
+        """The relative rounding error of the caller's own arguments, the largest of them."""
+        return max(float(jnp.finfo(np.asarray(x).dtype).eps) for x in self.given)
+
     def precision(self) -> contextlib.AbstractContextManager[None]:
         """Make the context in which it is checked: double precision where it can be."""
         return double_precision() if self.wide else contextlib.nullcontext()
