@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import pybridge as pb
 from pybridge.consistency import check, to_html
@@ -272,6 +273,27 @@ def test_a_choice_outside_of_the_slopes_is_an_error():
 
 def test_outputs_with_kinks_of_different_signs_are_no_error():
     assert check(lambda x: jnp.stack([jax.nn.relu(x), jax.nn.relu(-x)]), 0.0).ok
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+def test_a_solver_whose_transpose_is_wrong_is_named_with_its_line(factor):
+    def f(b):
+        a = jnp.array([[2.0, 1.0], [0.5, 3.0]])
+        back = lambda _, ct: factor * jnp.linalg.solve(a.T, ct)  # noqa: E731
+        return jnp.sum(
+            lax.custom_linear_solve(
+                lambda x: a @ x, b, lambda _, b: jnp.linalg.solve(a, b), transpose_solve=back
+            )
+        )
+
+    report = check(f, np.array([1.0, 2.0]))
+    if factor == 1.0:
+        assert report.ok
+        return
+    finding = only(report, "reverse-forward")
+    assert finding.primitive == "custom_linear_solve"
+    assert "custom_linear_solve(" in finding.location.source
+    assert "custom_linear_solve is wrong" in finding.advice
 
 
 def test_a_kink_among_many_inputs_is_located_and_the_rest_compared():

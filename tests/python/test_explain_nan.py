@@ -19,6 +19,7 @@ from quick import examples
 
 from pybridge import primitives
 from pybridge._errors import ArgumentTypeError, ArgumentValueError
+from pybridge.consistency import check
 from pybridge.consistency.nan import _tape, explain_nan
 
 
@@ -780,3 +781,17 @@ def test_a_cure_of_one_of_two_calls_is_right_as_it_stands():
     x = jnp.array([0.0, 1.0])
     assert cured(x) == two_calls(x)
     np.testing.assert_array_equal(jax.grad(cured)(x), [0, 1])
+
+
+@pytest.mark.parametrize(("function", "name"), [(jnp.log, "xlogy"), (jnp.log1p, "xlog1py")])
+def test_a_product_of_0_and_the_logarithm_of_0_has_a_form_of_its_own(function, name):
+    def entropy(p):
+        return -jnp.sum(p * function(p - float(name == "xlog1py")))
+
+    why = explain_nan(entropy, np.array([0.0, 0.5], np.float32))
+    assert why.mode == "value" and not why.ok
+    assert f"jax.scipy.special.{name}(x, y)" in why.cures[0].text
+    (finding,) = check(entropy, np.array([0.0, 0.5], np.float32)).of_kind("non-finite")
+    assert name in finding.advice
+    other = explain_nan(lambda x: x * jnp.tan(x) / x, np.float32(0.0))
+    assert not other.cures

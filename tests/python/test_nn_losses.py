@@ -245,3 +245,18 @@ def test_class_numbers_are_told_from_one_hot():
     with pytest.raises(pb.ArgumentValueError, match="a margin of 0 or more"):
         losses.siamese_contrastive_loss(X, YES, margin=-1)
     assert losses.mse(X, 1.0) == losses.mse(X, np.ones(SHAPE))
+
+
+@pytest.mark.parametrize("name", sorted({case[0] for case in CASES}))
+def test_large_batches_in_half_precision(name, x64):
+    # 65,520 is infinite in float16: so many pixels are a small image.
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet([2.0, 2.0], 2**16).astype(np.float16)
+    y = np.eye(2, dtype=np.float16)[rng.integers(0, 2, 2**16)]
+    if name == "siamese_contrastive_loss":
+        p, y = p[:, 0], y[:, 0]
+    loss = getattr(losses, name)
+    has_eps = "eps" in inspect.signature(loss).parameters
+    want = loss(p.astype(float), y.astype(float), **({"eps": 2.0**-10} if has_eps else {}))
+    np.testing.assert_allclose(float(loss(p, y)), float(want), rtol=5e-3)
+    assert jnp.isfinite(jax.grad(loss)(jnp.asarray(p), y)).all()

@@ -14,6 +14,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from ...finite import TOLERANCES, Curve, directional_derivative
 from ...jaxprs import (
     RULED_CALLS,
+    SOLVERS,
     called_program,
     closed_over,
     contains,
@@ -24,6 +25,9 @@ from ..subject import Arrays, Place, Seen, first_place, moved, walk
 from .precision import NotFollowedError, run_by_steps
 
 RULES = frozenset(RULED_CALLS)
+
+# A solver has rules as well: the caller says how the transposed system is solved.
+_WITH_RULES = RULES | SOLVERS
 
 # So many calls of rules are compared with differences.
 _CALLS = 20
@@ -60,6 +64,8 @@ def is_users_rule(eqn: Any) -> bool:
 
 def rule_name(eqn: Any) -> str:
     """Find the name of the function that a rule belongs to."""
+    if eqn.primitive.name in SOLVERS:
+        return f"lax.{eqn.primitive.name}"
     inner = called_program(eqn)
     name = inner.jaxpr.debug_info.func_name if inner is not None else ""
     name = name.rpartition(".")[2]
@@ -159,7 +165,7 @@ def wrong_rule(closed: ClosedJaxpr | None, xs: Arrays, eps: float) -> tuple[str,
     Returns:
         The function's name, and where it is called; None if all rules are right.
     """
-    if closed is None or not contains(closed, RULES):
+    if closed is None or not contains(closed, _WITH_RULES):
         return None
     found: list[tuple[str, Place]] = []
     calls = 0
@@ -173,7 +179,7 @@ def wrong_rule(closed: ClosedJaxpr | None, xs: Arrays, eps: float) -> tuple[str,
             if _is_wrong(seen, eps):
                 found.append((rule_name(seen.eqn), Place(seen.line, seen.eqn.primitive.name)))
 
-    walk(closed, xs, RULES, visit)
+    walk(closed, xs, _WITH_RULES, visit)
     return found[0] if found else None
 
 
@@ -181,6 +187,8 @@ def _is_wrong(seen: Seen, eps: float) -> bool:
     """Compare a rule with differences along a random direction, and a weighted sum of results."""
     rng = np.random.default_rng(0)
     constants = closed_over(seen.eqn)
+    if seen.eqn.primitive.name in SOLVERS:
+        constants = len(seen.ins) - len(seen.eqn.outvars)  # all but the right-hand side
     moving = [i for i, x in enumerate(seen.ins) if i >= constants and moves(x)]
     results = [v.aval for v in seen.eqn.outvars]
     kept = [i for i, y in enumerate(results) if moves(y)]

@@ -66,7 +66,7 @@ def _find_in_value(context: Context) -> Finding:
     point, cause = context.point, context.find_cause(context.point)
     advice = "Derivatives mean nothing here: mend the value first."
     if cause is not None:
-        advice = f"It comes from {cause.operation}. {advice}"
+        advice = f"It comes from {cause.operation}. {cause.advice or advice}"
     return point.finding(
         "non-finite",
         "warning" if point.probe.name == "given" else "note",

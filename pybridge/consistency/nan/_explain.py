@@ -38,6 +38,10 @@ _EQUAL_VALUES = (
     "or make the values differ."
 )
 _DECOMPOSITIONS = ("eig", "eigh", "svd")
+_PRODUCTS_WITH = {
+    "log": "xlogy(x, y)` for `x * jnp.log(y)`",
+    "log1p": "xlog1py(x, y)` for `x * jnp.log1p(y)`",
+}
 
 
 def explain_nan(
@@ -190,7 +194,18 @@ def _explain_value(
         problem.name, False, "value", ("value",), value, value, origin, notes=tuple(notes)
     )
     lost = _find_lost(problem, values, [])
-    return replace(why, cures=(Cure(lost.advice, False),)) if lost is not None else why
+    text = lost.advice if lost is not None else _form_of_product(tape, i)
+    return replace(why, cures=(Cure(text, False),)) if text else why
+
+
+def _form_of_product(tape: Tape, i: int | None) -> str:
+    """Name the function that is 0 where a factor is 0 and the other is the logarithm of 0."""
+    if i is None or tape.steps[i].primitive != "mul":
+        return ""
+    factors = set(tape.steps[i].inputs)
+    makers = [step.primitive for step in tape.steps[:i] if factors & set(step.outputs)]
+    form = next((_PRODUCTS_WITH[name] for name in makers if name in _PRODUCTS_WITH), "")
+    return f"Write `jax.scipy.special.{form}: it is 0 where x is 0." if form else ""
 
 
 def _explain_precision(

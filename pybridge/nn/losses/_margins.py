@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 
 from ..._errors import ArgumentValueError, explain
@@ -105,9 +106,10 @@ def dice_coeff_loss(prediction: Any, target: Any, *, smooth: Any = 1) -> jax.Arr
         0.11111
     """
     prediction, target = checked("dice_coeff_loss", prediction, target)
-    smooth = number("dice_coeff_loss", "smooth", smooth, prediction)
-    both = 2 * jnp.sum(target * prediction) + smooth
-    return 1 - both / (jnp.sum(jnp.square(target)) + jnp.sum(jnp.square(prediction)) + smooth)
+    both = 2 * _total(target * prediction)
+    smooth = number("dice_coeff_loss", "smooth", smooth, both)
+    all_of_both = _total(jnp.square(target)) + _total(jnp.square(prediction))
+    return (1 - (both + smooth) / (all_of_both + smooth)).astype(prediction.dtype)
 
 
 def tversky_loss(prediction: Any, target: Any, *, beta: Any = 0.7) -> jax.Array:
@@ -130,6 +132,11 @@ def tversky_loss(prediction: Any, target: Any, *, beta: Any = 0.7) -> jax.Array:
     """
     prediction, target = checked("tversky_loss", prediction, target)
     beta = number("tversky_loss", "beta", beta, prediction)
-    both = jnp.sum(target * prediction)
-    wrong = jnp.sum(beta * (1 - target) * prediction + (1 - beta) * target * (1 - prediction))
-    return 1 - (both + 1) / (both + wrong + 1)
+    both = _total(target * prediction)
+    wrong = _total(beta * (1 - target) * prediction + (1 - beta) * target * (1 - prediction))
+    return (1 - (both + 1) / (both + wrong + 1)).astype(prediction.dtype)
+
+
+def _total(x: jax.Array) -> jax.Array:
+    """Sum in single precision at least: 65,520 ones are infinite in half precision."""
+    return jnp.sum(x, dtype=np.promote_types(x.dtype, np.float32))
