@@ -30,16 +30,6 @@ class FiniteDerivative(NamedTuple):
     error: Any
 
 
-class OneSidedDerivatives(NamedTuple):
-    """A value and the one-sided derivatives in a direction, with their error estimates."""
-
-    value: Any
-    left: Any
-    right: Any
-    left_error: Any
-    right_error: Any
-
-
 def finite_jvp(
     f: Callable[..., Any],
     primals: Sequence[Any],
@@ -63,31 +53,6 @@ def finite_jvp(
     return FiniteDerivative(
         program.value, program.unflatten(tangent.value), program.unflatten(tangent.error)
     )
-
-
-def finite_one_sided(
-    f: Callable[..., Any],
-    primals: Sequence[Any],
-    tangents: Sequence[Any],
-    *,
-    convert: Convert = as_jax,
-) -> OneSidedDerivatives:
-    """Differentiate `f` from the left and from the right, for kinks.
-
-    Args:
-        f: see `finite_jvp`.
-        primals: see `finite_jvp`.
-        tangents: see `finite_jvp`; "right" is the way they point.
-        convert: see `finite_jvp`.
-
-    Returns:
-        Value, derivatives from the left and the right, and their errors. One is nan on a
-        side where the function is not defined and +-inf where it grows without end.
-    """
-    program = Program(f, primals, convert)
-    _, right, left = program.differentiate(_direction(program, tangents))
-    parts = (left.value, right.value, left.error, right.error)
-    return OneSidedDerivatives(program.value, *(program.unflatten(part) for part in parts))
 
 
 def finite_gradient(
