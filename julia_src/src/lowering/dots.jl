@@ -18,8 +18,7 @@ wide(x::Union{Integer,AbstractArray{<:Integer}}, ::Val{T}) where {T} =
 wide(x::Union{Float16,AbstractArray{Float16}}, ::Val{Float32}) = Float32.(x)
 wide(x::Union{Float32,AbstractArray{Float32}}, ::Val{Float64}) = Float64.(x)
 
-"Where the axes of one factor go: free, contracted, batch."
-axes_of(x, contract, batch) = filter_free(Val(ndims(x)), contract, batch)
+"The axes of one factor that are neither contracted nor of the batch."
 filter_free(::Val{n}, contract, batch) where {n} =
     Tuple(filter(d -> !(d in contract) && !(d in batch), ntuple(identity, n)))
 

@@ -77,8 +77,6 @@ end
 
 real_like(x, x̄) = eltype(x) <: Real && eltype(x̄) <: Complex ? real.(x̄) : x̄
 
-const FloatOrComplex = Union{AbstractFloat,Complex}
-
 # --- arithmetic ---------------------------------------------------------------------------
 
 @elementwise add(x, y) = x + y (1, 1)

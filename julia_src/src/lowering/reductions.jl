@@ -1,7 +1,6 @@
 # Reductions. `dims` are Julia's axes; those that are reduced go away.
 
-"The size of what is left, and the size with ones."
-kept_size(x, dims) = Tuple(size(x, d) for d in other_axes(dims, ndims(x)))
+"The size with ones where axes were reduced."
 ones_size(x, ::Val{dims}) where {dims} =
     ntuple(d -> d in dims ? 1 : size(x, d), Val(ndims(x)))
 

@@ -15,6 +15,12 @@
 @inline element(a::AbstractVector, s, c, n) = @inbounds a[s]
 @inline element(a, s, c, n) = a
 
+# Where space is 1: the i-th number. With an axis whose length it does not know, Julia would not
+# use vector instructions.
+@inline nth(a::AbstractArray{<:Any,3}, i) = @inbounds a[i]
+@inline nth(a::AbstractVector, i) = @inbounds a[1]
+@inline nth(a, i) = a
+
 """
     map_cells!(f, y, arrays, cells)
 
@@ -28,7 +34,8 @@ function map_cells!(f::F, y, arrays::Tuple, cells::Tuple) where {F}
         if S == 1
             @simd for c in 1:C
                 values = map(a -> of_cell(a, c), columns)
-                @inbounds y[1, c, n] = f(map(a -> element(a, 1, c, n), arrays)..., values...)
+                i = C * (n - 1) + c
+                @inbounds y[i] = f(map(a -> nth(a, i), arrays)..., values...)
             end
         else
             for c in 1:C
@@ -58,7 +65,8 @@ function sum_cells(
         if S == 1
             @simd for c in 1:C
                 values = map(a -> of_cell(a, c), columns)
-                @inbounds totals[c] += f(map(a -> element(a, 1, c, n), arrays)..., values...)
+                i = C * (n - 1) + c
+                @inbounds totals[c] += f(map(a -> nth(a, i), arrays)..., values...)
             end
         else
             for c in 1:C

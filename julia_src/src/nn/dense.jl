@@ -70,6 +70,20 @@ function ChainRulesCore.rrule(config::RuleConfig{>:HasReverseMode}, ::typeof(con
     return y, connected_pullback
 end
 
+# The keywords of a call are several such steps.
+function ChainRulesCore.rrule(config::RuleConfig{>:HasReverseMode}, ::typeof(apply),
+    layer::Dense, params::NamedTuple, state, x::AbstractVecOrMat; key=nothing, training=:auto)
+    check_axis(layer, x, 1, first(layer.channels))
+    y, back = ChainRulesCore.rrule(config, connected, layer, params, x)
+    function apply_pullback(cotangents)
+        ȳ = first(cotangents)
+        ȳ isa AbstractZero && return ntuple(Returns(NoTangent()), 5)
+        _, layer̄, params̄, x̄ = back(ȳ)
+        return NoTangent(), layer̄, params̄, NoTangent(), x̄
+    end
+    return (y, state), apply_pullback
+end
+
 function dense(activation, weight, bias, x::AbstractVecOrMat)
     return NNlib.bias_act!(activation, weight * as_eltype(weight, x), bias)
 end
