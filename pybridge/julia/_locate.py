@@ -30,6 +30,10 @@ class JuliaChoice:
     origin: str
 
 
+# juliacall uses both or neither: a Julia, and an environment that has PythonCall.
+_TOGETHER = ("PYTHON_JULIACALL_EXE", "PYTHON_JULIACALL_PROJECT")
+
+
 def julia_source() -> Path:
     """Find the folder of the Julia package PyBridge: in the wheel, or beside it in a checkout."""
     package = Path(__file__).resolve().parent.parent
@@ -53,8 +57,19 @@ def choose_julia() -> JuliaChoice:
     juliacall accepts its version, and else what juliapkg finds or installs.
 
     Raises:
-        ConfigError: `PYBRIDGE_JULIA` names no executable, or one that juliacall does not accept.
+        ConfigError: `PYBRIDGE_JULIA` names no executable, or one that juliacall does not accept, or
+            juliacall was told half of what it wants.
     """
+    told = [name for name in _TOGETHER if os.environ.get(name)]
+    if len(told) == 1:
+        raise ConfigError(
+            explain(
+                "Julia's start",
+                expected=" and ".join(_TOGETHER) + " together",
+                got=f"{told[0]} alone",
+                fix="Set the other as well, or unset it to let juliapkg find or install a Julia.",
+            )
+        )
     for name in ("PYTHON_JULIACALL_EXE", "PYTHON_JULIAPKG_EXE"):
         if os.environ.get(name):
             return JuliaChoice(os.environ[name], f"environment variable {name}")
