@@ -39,20 +39,6 @@ function apply(layer::Embedding, params, state, x; key=nothing, training=:auto)
     return embedded(params.weight, x), state
 end
 
-# As for `Dense`: keywords cost more steps than the layer.
-function ChainRulesCore.rrule(::typeof(apply), layer::Embedding, params::P, state,
-    ids::AbstractArray{<:Union{Signed,Unsigned}}; key=nothing, training=:auto
-) where {P<:NamedTuple}
-    y, back = ChainRulesCore.rrule(ruled, columns, params.weight, ids)
-    function apply_pullback(cotangents)
-        ȳ = first(cotangents)
-        ȳ isa AbstractZero && return ntuple(Returns(NoTangent()), 5)
-        weight̄ = back(ȳ)[3]
-        return NoTangent(), NoTangent(), Tangent{P}(; weight=weight̄), NoTangent(), NoTangent()
-    end
-    return (y, state), apply_pullback
-end
-
 embedded(weight, ids) = ruled(columns, weight, ids)
 embedded(weight, hot::AbstractArray{Bool}) = dense(identity, weight, false, hot)
 
