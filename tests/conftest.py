@@ -51,6 +51,18 @@ def forget_compiled_programs():
     gc.collect()
 
 
+@pytest.fixture(autouse=True)
+def no_other_test_starts_julia(request):
+    """Fail a test that starts Julia unmarked: it is another test where there is none.
+
+    By day it would also be a Julia that compiles, and Julia starts once in a process.
+    """
+    before = julia_state.is_started()
+    yield
+    if julia_state.is_started() and not before and not request.node.get_closest_marker("julia"):
+        pytest.exit(f"{request.node.nodeid} starts Julia: mark it `julia`", returncode=1)
+
+
 def pytest_configure(config):
     if config.option.markexpr == QUICK:
         compile_in_haste()

@@ -17,6 +17,13 @@ from quick import LONG
 
 # Julia packages that tests alone use: Aqua looks PyBridge over, JLArrays stands in for a GPU.
 TOOLS = ("Aqua", "JLArrays")
+# What says which Julia is used: pybridge's, juliapkg's and juliacall's own.
+SETTINGS = (
+    "PYBRIDGE_JULIA",
+    "PYTHON_JULIAPKG_EXE",
+    "PYTHON_JULIACALL_EXE",
+    "PYTHON_JULIACALL_PROJECT",
+)
 
 
 @functools.cache
@@ -39,6 +46,12 @@ def why_not() -> str | None:
     except BridgeError as error:
         return f"Julia did not start: {error}"
     return None
+
+
+def is_started() -> bool:
+    """Tell whether this process has started Julia; imports nothing."""
+    module = sys.modules.get("pybridge.julia._session")
+    return module is not None and module.is_started()
 
 
 def start(packages: Iterable[str] = (), *, with_tools: bool = False) -> None:

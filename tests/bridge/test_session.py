@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import julia_state
 import pytest
 from quick import examples
 
@@ -380,9 +381,8 @@ FAILURES = {
 @pytest.mark.parametrize("case", FAILURES)
 def test_every_way_that_start_up_fails_is_explained(run_python, case):
     changes, text = FAILURES[case]
-    # A Julia that juliacall was told of is asked before all others.
-    told = ("PYTHON_JULIACALL_EXE", "PYTHON_JULIACALL_PROJECT")
-    settings = {name: value for name, value in os.environ.items() if name not in told}
+    chosen = julia_state.SETTINGS
+    settings = {name: value for name, value in os.environ.items() if name not in chosen}
     run_python(
         f"""
         import pybridge as pb

@@ -4,7 +4,11 @@ import os
 import zlib
 
 import jax
+import julia_state
 import pytest
+
+from pybridge import JuliaUnavailableError
+from pybridge.julia import _systems
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -13,6 +17,25 @@ def check_asks_jax():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYBRIDGE_CHECK_BACKENDS", "jax")
         yield
+
+
+@pytest.fixture
+def no_julia(monkeypatch):
+    """Let Julia's systems be absent; the value is the reason."""
+    reason = "Julia could not be started.\nWhat helps:\n  - install [it]"
+
+    def session():
+        raise JuliaUnavailableError(reason)
+
+    monkeypatch.setattr(_systems, "session", session)
+    return reason
+
+
+@pytest.fixture
+def no_julia_chosen(monkeypatch):
+    """Leave out what the caller's environment says about which Julia is used."""
+    for name in julia_state.SETTINGS:
+        monkeypatch.delenv(name, raising=False)
 
 
 def unchanged(function):

@@ -30,14 +30,6 @@ REASON = "Julia could not be started.\nWhat helps:\n  - install [it]"
 
 
 @pytest.fixture
-def no_julia(monkeypatch):
-    def session():
-        raise JuliaUnavailableError(REASON)
-
-    monkeypatch.setattr(_systems, "session", session)
-
-
-@pytest.fixture
 def wrong_table(monkeypatch):
     (scenario,) = select_scenarios(["sqrt-zero"])
     wrong = replace(scenario, derivative=np.asarray(1.0))

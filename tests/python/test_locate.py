@@ -24,10 +24,8 @@ def openssl(monkeypatch):
 
 
 @pytest.fixture
-def julia(tmp_path, monkeypatch, openssl):
+def julia(tmp_path, monkeypatch, no_julia_chosen, openssl):
     """Return a function that puts a `julia` of some version on PATH, in front of any other."""
-    for name in ("PYBRIDGE_JULIA", "PYTHON_JULIAPKG_EXE", "PYTHON_JULIACALL_EXE"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
 
     def put(says):
@@ -86,9 +84,7 @@ def test_one_that_was_asked_for_is_an_error_with_both_versions(julia, monkeypatc
     assert all(wanted in str(raised.value) for wanted in requirements().values())
 
 
-def test_without_any_juliapkg_is_named(monkeypatch, tmp_path):
-    for name in ("PYBRIDGE_JULIA", "PYTHON_JULIAPKG_EXE", "PYTHON_JULIACALL_EXE"):
-        monkeypatch.delenv(name, raising=False)
+def test_without_any_juliapkg_is_named(monkeypatch, no_julia_chosen, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert choose_julia().executable is None
     assert choose_julia().origin == "no julia on PATH: juliapkg finds or installs one"

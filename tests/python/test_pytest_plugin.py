@@ -257,10 +257,8 @@ def test_a_test_that_cannot_be_repeated_is_told_so(run, absent, source):
     result.stdout.fnmatch_lines(["*ad_system: the test has to name this fixture*"])
 
 
-def test_no_julia_means_a_reason_and_no_download(monkeypatch, tmp_path):
+def test_no_julia_means_a_reason_and_no_download(monkeypatch, no_julia_chosen, tmp_path):
     state = pytest.importorskip("juliapkg.state")
-    for name in ("PYTHON_JULIACALL_EXE", "PYTHON_JULIAPKG_EXE", "PYBRIDGE_JULIA"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(state.STATE, "install", str(tmp_path))
     monkeypatch.delitem(sys.modules, "juliacall", raising=False)
