@@ -14,10 +14,45 @@ if hasmethod(Base._uncompressed_ir, Tuple{Method})
     end
 end
 
+# Zygote and Mooncake write a function's derivative by code that is compiled for no package's image:
+# interpreted, it took most of a test's time. One run of all its parts compiles it. A process that
+# ends after a few derivatives does without.
+function write_derivatives()
+    for m in Base.loaded_modules_array()
+        nameof(m) === :Zygote && for f in (branching, mapping)
+            Base.invokelatest(m.gradient, f, ones(3))
+        end
+        nameof(m) === :Mooncake && Base.invokelatest() do
+            m.value_and_gradient!!(m.build_rrule(branching, ones(3)), branching, ones(3))
+        end
+    end
+end
+
+function branching(x)
+    s = 0.0
+    for i in eachindex(x)
+        s += x[i] > 0 ? sin(x[i]) : x[i]^2
+    end
+    while s < 3
+        s *= 2
+    end
+    s > 0 && return s
+    return -s
+end
+
+function mapping(x)
+    scaled(y; by=2.0) = y * by .+ x[1]
+    parts = (a=map(tanh, 2x), b=(1, sum(x; dims=1)))
+    return sum(scaled(parts.a; by=3.0) .* parts.b[2]) + sum([y^2 for y in x])
+end
+
 # A package that came later might invalidate a generated function that the interpreter has run, and
 # Julia 1.12 would end there: `_invalidate_backedges` in src/gf.c reads the edges of its code, which
 # has none.
 function interpret(but=())
+    # The methods that PyBridge defines while it runs do the same.
+    observing = Base.get_extension(Main.PyBridge, :PyBridgeForwardDiffExt)
+    observing === nothing || observing.watch_arrays()
     for m in Base.loaded_modules_array()
         nameof(m) in but && continue
         # Mooncake makes an array without its memory: compiled code may, the interpreter may not.

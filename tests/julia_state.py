@@ -61,7 +61,7 @@ def start(packages: Iterable[str] = (), *, with_tools: bool = False) -> None:
 
     Args:
         packages: AD systems and others that are installed on demand, as far as they can be had.
-        with_tools: load what tests alone use.
+        with_tools: load what tests alone use, and make ready for many tests.
     """
     from pybridge import BridgeError
     from pybridge.julia import _session
@@ -84,10 +84,11 @@ def start(packages: Iterable[str] = (), *, with_tools: bool = False) -> None:
         with contextlib.suppress(BridgeError):  # the tests that need it tell why
             session.require(package)
     main = sys.modules["juliacall"].Main
+    steps = "interpret()"
     if with_tools:
         load = f'push!(LOAD_PATH, raw"{tools()}"); try @eval using JLArrays catch end'
-        session.call(lambda _: str(main.seval(f"{load}; pop!(LOAD_PATH)")))
-    session.call(lambda _: str(main.seval("interpret()")))
+        steps = f"{load}; pop!(LOAD_PATH); write_derivatives(); {steps}"
+    session.call(lambda _: str(main.seval(steps)))
 
 
 def packages() -> list[str]:

@@ -23,7 +23,10 @@ using Yota: Yota
 using Zygote: Zygote
 
 # The loops over elements of these would take longer than to compile them.
-LONG || interpret((:PyBridge, :Random123, :NNlib))
+if !LONG
+    write_derivatives()
+    interpret((:PyBridge, :Random123, :NNlib))
+end
 
 const SYSTEMS = (:zygote, :forwarddiff, :tracker, :yota, :mooncake, :reversediff)
 # Of these, those whose values show each by itself whether it is differentiated, and those with
