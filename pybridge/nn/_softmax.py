@@ -6,6 +6,7 @@ NNlib's functions of the same names (`src/softmax.jl`, `src/functions.jl`).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -33,8 +34,7 @@ def softmax(x: Any, axis: Any = -1) -> jax.Array:
         >>> pb.nn.softmax(jnp.array([0.0, 0.0])).tolist()
         [0.5, 0.5]
     """
-    powers = jnp.exp(_shifted(floating(x), axis))
-    return powers / jnp.sum(powers, axis, keepdims=True)
+    return _softmax(floating(x), axis)
 
 
 def logsoftmax(x: Any, axis: Any = -1) -> jax.Array:
@@ -63,6 +63,20 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> jax.Array:
 def glu(x: Any, axis: int = -1) -> jax.Array:
     """Return a sigmoid(b), where a and b are the two halves of x along an axis."""
     return jax.nn.glu(floating(x), axis)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _softmax(x: jax.Array, axis: Any) -> jax.Array:
+    powers = jnp.exp(_shifted(x, axis))
+    return powers / jnp.sum(powers, axis, keepdims=True)
+
+
+@_softmax.defjvp
+def _(axis: Any, primals: Any, tangents: Any) -> Any:
+    """Push a tangent through with one sum, as NNlib's and JAX's own rules do."""
+    (tangent,) = tangents
+    y = _softmax(*primals, axis)
+    return y, y * (tangent - jnp.sum(y * tangent, axis, keepdims=True))
 
 
 def _shifted(x: Any, axis: Any) -> jax.Array:
