@@ -1,11 +1,11 @@
 """The table of primitives and AD systems, from what the tests of lowered programs saw.
 
-    pytest -m "nightly or not nightly" --lowering-table seen.jsonl \
+    pytest -m "nightly or not nightly" --in-haste --lowering-table seen.jsonl \
         tests/bridge/test_lowered_{primitives,calls,linalg,peers}.py
     python docs/lowering_table.py seen.jsonl
 
-The first command takes long: Julia compiles every gradient. `python docs/update_tables.py
-lowering-coverage` does both.
+The first command takes long, though Julia interprets what it runs but once.
+`python docs/update_tables.py lowering-coverage` does both.
 """
 
 from __future__ import annotations

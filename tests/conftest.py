@@ -63,8 +63,16 @@ def no_other_test_starts_julia(request):
         pytest.exit(f"{request.node.nodeid} starts Julia: mark it `julia`", returncode=1)
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--in-haste",
+        action="store_true",
+        help="compile little, and let Julia interpret, as the quick run does, whatever is selected",
+    )
+
+
 def pytest_configure(config):
-    if config.option.markexpr == QUICK:
+    if config.option.markexpr == QUICK or config.option.in_haste:
         compile_in_haste()
     else:
         os.environ[LONG] = "1"
