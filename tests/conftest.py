@@ -84,7 +84,6 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    items.sort(key=_turn)
     for item in items:
         if any(folder in item.path.parts for folder in ("bridge", "julia")):
             item.add_marker("julia")
@@ -98,16 +97,11 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("nightly")
     for item in left_for_the_night(i for i in items if not i.get_closest_marker("nightly")):
         item.add_marker("nightly")
-
-
-def _turn(item):
-    """Order: Julia's own tests, which take minutes, then what needs no Julia, then the rest.
-
-    So one process starts Julia, which compiles its packages where it has not, and the others need
-    not wait for it.
-    """
-    folders = item.path.parts
-    return 0 if "julia" in folders else 2 if "bridge" in folders else 1
+    # Julia's own tests, which take minutes, then files that need no Julia, then the rest. So one
+    # process starts Julia, which compiles its packages where it has not, and the others need not
+    # wait for it.
+    waiting = {item.path for item in items if item.get_closest_marker("julia")}
+    items.sort(key=lambda item: 0 if "julia" in item.path.parts else 1 + (item.path in waiting))
 
 
 def pytest_collection_finish():
