@@ -213,7 +213,7 @@ def test_julia_counts_elements_as_the_layout_says(x, layout):
 
 # --- big arrays: read in place, and copied before the first write -------------------------
 
-SIDE = 300  # 360 kB
+SIDE = 256  # of float32: the least that Julia reads in place
 
 
 def _put(x, value, at=0):
