@@ -82,5 +82,4 @@ def _(axis: Any, primals: Any, tangents: Any) -> Any:
 def _shifted(x: Any, axis: Any) -> jax.Array:
     """Return x minus its maximum; if that is +inf, 0 where x is +inf and -inf elsewhere."""
     highest = lax.stop_gradient(jnp.max(x, axis, keepdims=True))
-    ones = jnp.where(x == jnp.inf, jnp.zeros_like(x), -jnp.inf)
-    return jnp.where(highest == jnp.inf, ones, x - highest)
+    return jnp.where(x == jnp.inf, jnp.zeros_like(x), x - highest)
