@@ -17,6 +17,28 @@ function exercise(backend, points=(1.0, [1.0, 2.0], Float32[1, 2]))
 end
 
 """
+    exercise_control_flow(backend)
+
+The same for a function with loops, branches, a closure and a comprehension: Zygote writes pullbacks
+of these by code of IRTools, which no other package has compiled.
+"""
+function exercise_control_flow(backend)
+    function f(x)
+        s = zero(eltype(x))
+        for i in eachindex(x)
+            s += x[i] > 0 ? sin(x[i]) : x[i]^2
+        end
+        while s < 3
+            s *= 2
+        end
+        scaled(y; by=2) = y * by .+ s
+        s > 100 && return s
+        return sum(scaled(x; by=3)) + sum([y^2 for y in x])
+    end
+    return value_and_gradient(backend, f, ([1.0, 2.0],), Val((1,)))
+end
+
+"""
     exercise_lowered(backend)
 
 The same for the operations that lowered programs use most, on arrays of Float32.

@@ -58,6 +58,40 @@ def test_values_are_right_to_float32_where_jaxs_own_are_not_quite():
         close(got, want.astype(np.float32), atol=1e-37)
 
 
+ONE_ARGUMENT = (
+    *("log", "log1p", "sqrt", "rsqrt", "cbrt", "exp", "exp2", "expm1", "logistic", "sin", "cos"),
+    *("tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf"),
+    *("erfc", "erf_inv", "lgamma", "digamma", "bessel_i0e", "bessel_i1e"),
+)
+
+
+@pytest.mark.parametrize("system", ["zygote", "tracker", "yota", "mooncake", "reversediff"])
+def test_derivatives_on_the_whole_line_are_jaxs(system):
+    """Julia's own functions raise a DomainError where XLA's give NaN."""
+    x = np.float32([-np.inf, -3, -2, -0.5, 0, 0.5, 1, 3, np.inf, np.nan])
+    functions = [getattr(lax, name) for name in ONE_ARGUMENT]
+
+    def total(*xs):
+        return sum(f(x).sum() for f, x in zip(functions, xs, strict=True))
+
+    numbers, xs = tuple(range(len(functions))), [x] * len(functions)
+    found = pb.grad(total, numbers, backend=system)(*xs)
+    for name, got, want in zip(ONE_ARGUMENT, found, jax.grad(total, numbers)(*xs), strict=True):
+        # JAX has 1/2 for bessel_i1e of NaN, and NaN for the derivative of digamma at infinity.
+        want = np.where(np.isnan(x), np.nan, want)
+        if name == "digamma":
+            want = np.where(x == np.inf, 0, want)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_second_derivatives_outside_of_the_domain_are_nan():
+    x = np.float32([-3, 3, -np.inf])
+    for f in (lax.log, lax.log1p, lax.sqrt, lax.asin, lax.acos, lax.erf_inv, lax.sin, lax.cos):
+        got = pb.hessian(lambda x, f=f: f(x).sum(), backend="zygote")(x)
+        want = np.array([jax.grad(jax.grad(f))(at) for at in x])
+        np.testing.assert_allclose(np.diag(got), want, rtol=1e-5)
+
+
 def test_values_at_the_edges_are_jaxs():
     nan, inf = np.nan, np.inf
     a = np.float32([0, 1, 1, 1, 0.5, -1, nan, 2, 0, 1])

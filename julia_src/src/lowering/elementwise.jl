@@ -165,7 +165,7 @@ end
 @elementwise log1p(x) = guarded(Base.log1p, x, -1) (inv(x + 1),)
 @elementwise sqrt(x) = guarded(Base.sqrt, x, 0) (oftype(Ω, 0.5) / Ω,)
 @elementwise rsqrt(x) = inv(guarded(Base.sqrt, x, 0)) (oftype(Ω, -0.5) * (Ω / x),)
-@elementwise cbrt(x) = Base.cbrt(x) (Ω / (3 * x),)
+@elementwise cbrt(x) = Base.cbrt(x) (inv(3 * Ω * Ω),)
 @elementwise logistic(x) = sigmoid(x) (Ω * (1 - Ω),)
 
 const log2e = 0.6931471805599453
@@ -179,22 +179,24 @@ const log2e = 0.6931471805599453
     (x < low) | (x > high) ? oftype(x, NaN) : f(x)
 @inline finite(f::F, x) where {F} = f(x)
 @inline finite(f::F, x::AbstractFloat) where {F} = isinf(x) ? oftype(x, NaN) : f(x)
+# For partial derivatives, which are asked for outside of the domain too, and of dual numbers.
+@inline inverse_root(x) = applied(Scalar{:rsqrt}(), x)
 @inline sigmoid(x) = inv(one(x) + Base.exp(-x))
 
 # --- trigonometric and hyperbolic ---------------------------------------------------------
 
-@elementwise sin(x) = finite(Base.sin, x) (finite(Base.cos, x),)
-@elementwise cos(x) = finite(Base.cos, x) (-finite(Base.sin, x),)
+@elementwise sin(x) = finite(Base.sin, x) (applied(Scalar{:cos}(), x),)
+@elementwise cos(x) = finite(Base.cos, x) (-applied(Scalar{:sin}(), x),)
 @elementwise tan(x) = finite(Base.tan, x) (1 + Ω * Ω,)
-@elementwise asin(x) = bounded(Base.asin, x, -1, 1) (inv(Base.sqrt(1 - x * x)),)
-@elementwise acos(x) = bounded(Base.acos, x, -1, 1) (-inv(Base.sqrt(1 - x * x)),)
+@elementwise asin(x) = bounded(Base.asin, x, -1, 1) (inverse_root(1 - x * x),)
+@elementwise acos(x) = bounded(Base.acos, x, -1, 1) (-inverse_root(1 - x * x),)
 @elementwise atan(x) = Base.atan(x) (inv(1 + x * x),)
 @elementwise atan2(x, y) = Base.atan(x, y) (y / (x * x + y * y), -x / (x * x + y * y))
 @elementwise sinh(x) = Base.sinh(x) (Base.cosh(x),)
 @elementwise cosh(x) = Base.cosh(x) (Base.sinh(x),)
 @elementwise tanh(x) = Base.tanh(x) ((1 - Ω) * (1 + Ω),)
 @elementwise asinh(x) = Base.asinh(x) (inv(Base.sqrt(x * x + 1)),)
-@elementwise acosh(x) = guarded(Base.acosh, x, 1) (inv(Base.sqrt((x - 1) * (x + 1))),)
+@elementwise acosh(x) = guarded(Base.acosh, x, 1) (inverse_root((x - 1) * (x + 1)),)
 @elementwise atanh(x) = bounded(Base.atanh, x, -1, 1) (inv((1 - x) * (1 + x)),)
 
 # --- piecewise constant -------------------------------------------------------------------

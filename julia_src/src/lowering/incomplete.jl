@@ -22,14 +22,15 @@
     return applied(Scalar{:random_gamma_grad}(), a, sample) / sample
 end
 
-@inline log_partial(a, x) = Base.log(x) - applied(Scalar{:digamma}(), a)
+@inline log_partial(a, x) = applied(Scalar{:log}(), x) - applied(Scalar{:digamma}(), a)
 
 # JAX has the partial derivative by `x` alone; the other two are the truth.
 @elementwise regularized_incomplete_beta(a, b, x) = beta_value(a, b, x) (
     beta_partial(a, b, x, 1), beta_partial(a, b, x, 2),
     applied(Scalar{:beta_density}(), a, b, x))
 @elementwise beta_density(a, b, x) = beta_density_value(a, b, x) (
-    Ω * (Base.log(x) + sum_partial(a, b, a)), Ω * (Base.log1p(-x) + sum_partial(a, b, b)),
+    Ω * (applied(Scalar{:log}(), x) + sum_partial(a, b, a)),
+    Ω * (applied(Scalar{:log1p}(), -x) + sum_partial(a, b, b)),
     Ω * ((a - 1) / x - (b - 1) / (1 - x)))
 @inline sum_partial(a, b, c) =
     applied(Scalar{:digamma}(), a + b) - applied(Scalar{:digamma}(), c)
