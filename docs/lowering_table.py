@@ -1,6 +1,6 @@
 """The table of primitives and AD systems, from what the tests of lowered programs saw.
 
-    pytest -m "nightly or not nightly" --in-haste --lowering-table seen.jsonl \
+    pytest -m "nightly or not nightly" --interpret --lowering-table seen.jsonl \
         tests/bridge/test_lowered_{primitives,calls,linalg,peers}.py
     python docs/lowering_table.py seen.jsonl
 

@@ -92,7 +92,7 @@ def lowering_coverage() -> None:
     files = [str(tests / f"test_lowered_{part}.py") for part in parts]
     with tempfile.TemporaryDirectory() as folder:
         seen = str(Path(folder) / "seen.jsonl")
-        options = ["-q", "-n", "2", "-m", "nightly or not nightly", "--in-haste"]
+        options = ["-q", "-n", "2", "-m", "nightly or not nightly", "--interpret"]
         options += ["--lowering-table", seen]
         subprocess.run([sys.executable, "-m", "pytest", *options, *files], cwd=HERE.parent)
         table = versions() + lowering_table.markdown(lowering_table.read(seen))

@@ -65,16 +65,16 @@ def no_other_test_starts_julia(request):
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--in-haste",
+        "--interpret",
         action="store_true",
-        help="compile little, and let Julia interpret, as the quick run does, whatever is selected",
+        help="let Julia interpret, as in the quick run, whatever is selected",
     )
 
 
 def pytest_configure(config):
-    if config.option.markexpr == QUICK or config.option.in_haste:
+    if config.option.markexpr == QUICK:
         compile_in_haste()
-    else:
+    elif not config.option.interpret:
         os.environ[LONG] = "1"
     # A shell that starts tests in the background has them ignore Ctrl-C, and what they start too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -31,15 +31,23 @@ GAPS: dict[tuple[str, str], str] = {}
 
 def compare(got, want):
     assert jax.tree.structure(got) == jax.tree.structure(want)
-    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+    sizes = [_size(leaf) for leaf in jax.tree.leaves(want)]
+    # What ought to be zero, as the gradient of an attention's key bias, has the rounding of the
+    # numbers that cancel, which are those of the other leaves.
+    cancelled = 16 * float(jnp.finfo(jnp.float32).eps) * max(sizes)
+    pairs = zip(jax.tree.leaves(got), jax.tree.leaves(want), sizes, strict=True)
+    for one, other, size in pairs:
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
-        if not jnp.issubdtype(one.dtype, np.inexact):
-            continue
-        finite = jnp.where(jnp.isfinite(other), jnp.abs(other), 0)
-        scale = float(jnp.max(finite, initial=0.0))
-        np.testing.assert_allclose(
-            np.asarray(one), np.asarray(other), rtol=1e-4, atol=2e-5 * max(scale, 1e-2)
-        )
+        if jnp.issubdtype(one.dtype, np.inexact):
+            atol = max(2e-5 * size, cancelled, 2e-7)
+            np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-4, atol=atol)
+
+
+def _size(leaf):
+    """Return the largest finite number; 0 of integers."""
+    if not jnp.issubdtype(leaf.dtype, np.inexact):
+        return 0.0
+    return float(jnp.max(jnp.where(jnp.isfinite(leaf), jnp.abs(leaf), 0), initial=0.0))
 
 
 def functions(group):
