@@ -179,7 +179,7 @@ const log2e = 0.6931471805599453
     (x < low) | (x > high) ? oftype(x, NaN) : f(x)
 @inline finite(f::F, x) where {F} = f(x)
 @inline finite(f::F, x::AbstractFloat) where {F} = isinf(x) ? oftype(x, NaN) : f(x)
-# For partial derivatives, which are asked for outside of the domain too, and of dual numbers.
+# For partial derivatives, which are asked for outside of the domain, and of dual numbers.
 @inline inverse_root(x) = applied(Scalar{:rsqrt}(), x)
 @inline sigmoid(x) = inv(one(x) + Base.exp(-x))
 
