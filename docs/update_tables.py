@@ -3,7 +3,7 @@
 python docs/update_tables.py [inside-a-gradient | conventions | bridge | check-a-function |
     flux-layers | parity | lowering-coverage]
 
-`flux-layers` takes ten minutes; `parity` and `lowering-coverage` take hours. These are made only if
+`flux-layers` takes ten minutes; `parity` and `lowering-coverage` take longer. These are made only if
 named.
 """
 
