@@ -9,7 +9,6 @@ if named.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -23,8 +22,9 @@ import pybridge as pb
 HERE = Path(__file__).parent
 # The command `pybridge` with a Julia that interprets: a layer runs a few times under each system,
 # and compiling all that takes hours.
-INTERPRETED = """
+INTERPRETED = f"""
 import sys
+sys.path.append({str(HERE.parent / "tests")!r})
 import julia_state
 from pybridge.cli import main
 julia_state.start(julia_state.packages(), with_tools=True)
@@ -41,11 +41,9 @@ def replace(page: str, command: str, text: str) -> None:
     path.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{END}{after}", encoding="utf-8")
 
 
-def output(*command: str, **environment: str) -> str:
+def output(*command: str) -> str:
     """Run a Python program and return what it prints."""
-    env = {**os.environ, **environment}
-    command = (sys.executable, *command)
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=env)
+    done = subprocess.run([sys.executable, *command], check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout
 
 
@@ -89,8 +87,8 @@ def conventions() -> None:
 def parity() -> None:
     """Compare the layers with their twins."""
     command = ("check", "--layers", "--markdown")
-    table = output("-c", INTERPRETED, *command, PYTHONPATH=str(HERE.parent / "tests"))
-    replace("layers/parity.md", f"pybridge {' '.join(command)}", versions() + table)
+    table = versions() + output("-c", INTERPRETED, *command)
+    replace("layers/parity.md", f"pybridge {' '.join(command)}", table)
 
 
 def flux_layers() -> None:

@@ -60,7 +60,7 @@ def no_other_test_starts_julia(request):
     before = julia_state.is_started()
     yield
     if julia_state.is_started() and not before and not request.node.get_closest_marker("julia"):
-        pytest.exit(f"{request.node.nodeid} starts Julia: mark it `julia`", returncode=1)
+        pytest.fail("this test starts Julia: mark it `julia`", pytrace=False)
 
 
 def pytest_addoption(parser):

@@ -70,6 +70,9 @@ def start(packages: Iterable[str] = (), *, with_tools: bool = False) -> None:
         _session.session()
         return
 
+    if is_started():
+        raise RuntimeError("a test that is not marked `julia` started a Julia that compiles")
+
     def import_prepared() -> Any:
         juliacall = import_juliacall()
         juliacall.Main.include(str(Path(__file__).with_name("interpreted.jl")))

@@ -26,8 +26,6 @@ from pybridge.consistency import (
 )
 from pybridge.julia import _systems
 
-REASON = "Julia could not be started.\nWhat helps:\n  - install [it]"
-
 
 @pytest.fixture
 def wrong_table(monkeypatch):
@@ -38,13 +36,13 @@ def wrong_table(monkeypatch):
 
 
 @pytest.fixture
-def all_statuses():
+def all_statuses(no_julia):
     """Return a run in which every status occurs, and text that looks like markup."""
     systems = (
         Backend("jax", "python", "both", "jax", "1.0", True),
         Backend("zygote", "julia", "reverse", "Zygote", "0.7.12", True),
         Backend("forwarddiff", "julia", "forward", "ForwardDiff", "1.4.5", True),
-        Backend("yota", "julia", "reverse", "Yota", reason=REASON),
+        Backend("yota", "julia", "reverse", "Yota", reason=no_julia),
     )
     scenarios = load_scenarios()
     statuses = ("right", "convention", "known", "unsupported", "wrong", "error")
@@ -160,7 +158,7 @@ def test_terminal(all_statuses, width, verbose):
     assert ("vertical tangent" in text) == verbose
 
 
-def test_json(all_statuses):
+def test_json(all_statuses, no_julia):
     document = json.loads(all_statuses.to_json())
     assert document["ok"] is False
     assert sum(document["summary"].values()) == len(all_statuses.answers)
@@ -170,7 +168,7 @@ def test_json(all_statuses):
         "forwarddiff",
         "yota",
     ]
-    assert document["systems"][3]["reason"] == REASON
+    assert document["systems"][3]["reason"] == no_julia
     for scenario in document["scenarios"]:
         assert scenario.keys() == {
             "name",
