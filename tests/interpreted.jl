@@ -14,36 +14,14 @@ if hasmethod(Base._uncompressed_ir, Tuple{Method})
     end
 end
 
-# Zygote and Mooncake write a function's derivative by code that is compiled for no package's image:
-# interpreted, it took most of a test's time. One run of all its parts compiles it. A process that
-# ends after a few derivatives does without.
+# Zygote and Mooncake write a function's derivative by code of theirs that no package's image has
+# whole: interpreted, it took most of a test's time. One run of all its parts compiles it. A process
+# that ends after a few derivatives does without.
 function write_derivatives()
-    for m in Base.loaded_modules_array()
-        nameof(m) === :Zygote && for f in (branching, mapping)
-            Base.invokelatest(m.gradient, f, ones(3))
-        end
-        nameof(m) === :Mooncake && Base.invokelatest() do
-            m.value_and_gradient!!(m.build_rrule(branching, ones(3)), branching, ones(3))
-        end
+    for (name, extension) in pairs((zygote=:PyBridgeZygoteExt, mooncake=:PyBridgeMooncakeExt))
+        Base.get_extension(Main.PyBridge, extension) === nothing && continue
+        Main.PyBridge.exercise_control_flow(Main.PyBridge.BACKENDS[name])
     end
-end
-
-function branching(x)
-    s = 0.0
-    for i in eachindex(x)
-        s += x[i] > 0 ? sin(x[i]) : x[i]^2
-    end
-    while s < 3
-        s *= 2
-    end
-    s > 0 && return s
-    return -s
-end
-
-function mapping(x)
-    scaled(y; by=2.0) = y * by .+ x[1]
-    parts = (a=map(tanh, 2x), b=(1, sum(x; dims=1)))
-    return sum(scaled(parts.a; by=3.0) .* parts.b[2]) + sum([y^2 for y in x])
 end
 
 # A package that came later might invalidate a generated function that the interpreter has run, and
