@@ -44,7 +44,8 @@ function PyBridge.pullback(
     tape = ReverseDiff.InstructionTape()
     params = map(i -> PyBridge.maptree(x -> param(x, tape), args[i]), argnums)
     places = ntuple(i -> something(findfirst(==(i), argnums), 0), length(args))
-    y = recording(tape) do
+    # Tasks would write to the tape at the same time: NNlib has one for each group of a convolution.
+    y = NNlib.@disallow_spawns recording(tape) do
         xs = ntuple(i -> places[i] == 0 ? args[i] : params[places[i]], length(args))
         return PyBridge.plain(f(xs...))
     end

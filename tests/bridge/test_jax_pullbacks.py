@@ -78,15 +78,75 @@ def test_a_backward_pass_of_some_arguments():
     same(only_b, X * (args[0] + args[2]))
 
 
+# Large enough to be read in XLA's memory.
+LARGE = np.random.default_rng(0).uniform(-0.5, 0.5, (300, 200))
+
+
 @pytest.mark.parametrize("layout", ["logical", "reversed"])
-def test_what_is_left_does_not_lie_in_xlas_memory(layout):
-    # Large enough to be read in place by a call that leaves nothing.
-    x = np.random.default_rng(0).normal(size=(400, 300))
+def test_what_is_left_does_not_need_xlas_memory(layout):
     f = julia("x -> x .* x", layout=layout)
-    _, pull = jax.vjp(jax.jit(f), jnp.asarray(x))
+    _, pull = jax.vjp(jax.jit(f), jnp.asarray(LARGE))
     for _ in range(5):  # new buffers in the place of those that are free
-        jax.block_until_ready(jnp.ones_like(x) * 3)
-    same(pull(np.ones_like(x))[0], 2 * x)
+        jax.block_until_ready(jnp.ones_like(LARGE) * 3)
+    # The arguments come again, and from elsewhere.
+    pull = jax.tree.map(jnp.copy, pull)
+    same(pull(np.ones_like(LARGE))[0], 2 * LARGE)
+
+
+# As above. Large arguments come to the backward pass from where they were, or from elsewhere.
+LARGE_PASSES = {
+    name: (make, np.stack([LARGE] * count) if x.ndim > 1 else LARGE, count)
+    for name, (make, x, count) in PASSES.items()
+}
+
+
+@pytest.mark.parametrize("name", LARGE_PASSES)
+def test_a_gradient_of_a_large_array_runs_the_function_once(name):
+    make, x, count = LARGE_PASSES[name]
+    x = 1e-5 * x  # exponentials of sums of so many
+    source, read = counted("x -> sin.(x) .* x", "zygote")
+    f = julia(source)
+    gradient = jax.jit(jax.grad(make(f)))
+    jax.block_until_ready(gradient(x))  # and called once to see the shape of its value
+    assert read() == 1 + count
+    for scale in (1, 2, 3):
+        same(gradient(scale * x), jax.grad(make(twin))(scale * x))
+    assert read() == 3 * count
+
+
+# Functions with rules whose pullbacks keep, change, return or cannot take what they are given.
+HOLDERS = {
+    "nothing": "x -> (x .* x, ȳ -> (2 .* x .* ȳ,))",
+    "a view": "x -> (v = view(x, :, :); (x .* x, ȳ -> (2 .* v .* ȳ,)))",
+    "a copy": "x -> (y = copy(x); (x .* x, ȳ -> (2 .* y .* ȳ,)))",
+    "the memory itself": "x -> (m = Base.broadcastable(x); (x .* x, ȳ -> (2 .* m .* ȳ,)))",
+    "what it wrote over": "x -> (y = x .* x; x .= 2 .* x; (y, ȳ -> (x .* ȳ,)))",
+    "a cotangent written over": "x -> (x .* x, ȳ -> (ȳ .*= 2 .* x; (ȳ,)))",
+    "what only arrays can do": "x -> (x .* x, ȳ -> (2 .* (x::Array) .* (ȳ::Array),))",
+}
+
+
+@pytest.mark.parametrize("kept", HOLDERS)
+def test_what_a_pullback_keeps_of_a_large_array(kept):
+    f = pb.from_julia("x -> x .* x", vjp=HOLDERS[kept], layout="reversed")
+    x, ct = jnp.asarray(LARGE), jnp.asarray(LARGE.T.reshape(LARGE.shape) + 1)
+    given = [np.array(x), np.array(ct)]
+    gradient = jax.jit(lambda x, ct: jax.vjp(f, x)[1](ct)[0])
+    for _ in range(3):
+        same(gradient(x, ct), 2 * given[0] * given[1])
+        _, pull = jax.vjp(f, x)
+        same(jax.tree.map(jnp.copy, pull)(ct)[0], 2 * given[0] * given[1])
+    same(x, given[0])
+    same(ct, given[1])
+
+
+@pytest.mark.parametrize("source", ["x -> x", "x -> (x, x)", "x -> reshape(x, 300, 200)"])
+def test_a_large_cotangent_that_is_passed_on(source):
+    f = pb.from_julia(source, layout="reversed")
+    value, pull = jax.vjp(f, jnp.asarray(LARGE))
+    ct = jax.tree.map(lambda y: jnp.cos(y), value)
+    count = len(jax.tree.leaves(value))
+    same(pull(ct)[0], count * np.cos(LARGE))
 
 
 def test_all_lanes_in_one_call():

@@ -71,6 +71,17 @@ end
     end
 end
 
+@testset "convolutions read lent memory" begin
+    x, w = randn(9, 8, 2, 3), randn(3, 2, 2, 4)
+    dims = NNlib.DenseConvDims(x, w)
+    y = NNlib.conv(x, w, dims)
+    for (f, a, b) in ((NNlib.conv, x, w), (NNlib.∇conv_data, y, w), (NNlib.∇conv_filter, x, y))
+        lent = P.CopyOnWrite(a), P.CopyOnWrite(b)
+        @test f(a, b, dims) == f(lent[1], b, dims) == f(a, lent[2], dims) == f(lent..., dims)
+        @test !any(x -> x.owned, lent)
+    end
+end
+
 @testset "lanes" begin
     id = P.register((w, x) -> w .* x)
     key = "17"

@@ -1,22 +1,23 @@
 @testset "pullbacks that are left" begin
     P = PyBridge
-    pullback(n) = P.Pullback(ȳ -> (ȳ,), (:f, n), (1,), (zeros(n),))
-    size_of(n) = P.bytes_kept(pullback(n))
+    pullback(n) = P.Pullback(ȳ -> (ȳ,), (:f, n), (1,), (zeros(n),), Ref(false))
+    bytes_kept(x) = first(P.bytes_kept(x, ()))
+    size_of(n) = bytes_kept(pullback(n))
 
     @testset "what is kept is counted, each object once, and no code" begin
         x = zeros(1000)
         overhead = 200  # headers, sizes and references
-        @test 8000 <= P.bytes_kept(x) <= 8000 + overhead
-        @test 8000 <= P.bytes_kept((x, Any[x, (; x)], Ref{Any}(x))) <= 8000 + overhead
-        @test P.bytes_kept("four") == 4
-        @test P.bytes_kept(() -> x) == P.bytes_kept(Ref(x))
+        @test 8000 <= bytes_kept(x) <= 8000 + overhead
+        @test 8000 <= bytes_kept((x, Any[x, (; x)], Ref{Any}(x))) <= 8000 + overhead
+        @test bytes_kept("four") == 4
+        @test bytes_kept(() -> x) == bytes_kept(Ref(x))
         chained = foldl((x, _) -> Any[x, x], 1:50; init=x)  # 2^50 ways to the same array
-        @test 8000 <= P.bytes_kept(chained) <= 8000 + 50 * overhead
+        @test 8000 <= bytes_kept(chained) <= 8000 + 50 * overhead
         deep = foldl((x, _) -> Any[x], 1:10^5; init=x)  # deeper than calls can nest
-        @test P.bytes_kept(deep) >= 8000 + 8 * 10^5
-        @test P.bytes_kept((ReentrantLock(), x)) > 8000  # has fields that are atomic
+        @test bytes_kept(deep) >= 8000 + 8 * 10^5
+        @test bytes_kept((ReentrantLock(), x)) > 8000  # has fields that are atomic
         for code in (Base, Int, sin, first(methods(sin)), current_task(), :name, GlobalRef(Base, :sin))
-            @test P.bytes_kept(Any[code, x]) == P.bytes_kept(Any[nothing, x])
+            @test bytes_kept(Any[code, x]) == bytes_kept(Any[nothing, x])
         end
     end
 
@@ -25,7 +26,7 @@
         f(x) = x .* x
         kept = map((10, 1000)) do n
             _, back = P.pullback(P.BACKENDS[system], f, (ones(n),), Val((1,)))
-            P.bytes_kept(back)
+            bytes_kept(back)
         end
         @test kept[1] < 2 * 10^4
         @test 8 * 990 <= kept[2] - kept[1] < 1000 * 990
@@ -53,6 +54,23 @@
         @test isempty(store.entries) && store.bytes == 0  # larger than all the room
         store.limit = 0
         @test P.leave!(store, pullback(1)) == P.NO_TICKET
+    end
+
+    @testset "what is lent is seen, unless a CopyOnWrite has it" begin
+        memory = zeros(1000)
+        x = P.CopyOnWrite(memory)
+        y = reshape(view(x, 1:500), 5, :)
+        lent = [Ptr{Cvoid}(pointer(memory))]
+        seen(kept) = P.bytes_kept(kept, lent)[2]
+        @test !seen((x, y, Any[x], () -> x)) && bytes_kept((x, y)) < 1000
+        @test all(seen, (memory, (x, memory), Any[reshape(memory, 10, :)], () -> view(memory, 1:2)))
+        @test seen(Any[Task(() -> x)])
+        store, copies = P.PullbackStore(10^6, UInt64(1)), Ref(false)
+        left(back) = P.leave!(store, P.Pullback(back, :f, (1,), (x,), copies))
+        @test left(() -> y) != P.NO_TICKET && !copies[]
+        @test left(() -> memory) == P.NO_TICKET && copies[]
+        P.own!(x)
+        @test !seen(x) && bytes_kept(x) > 8000
     end
 
     @testset "it is used for its own function, sizes and arguments alone" begin

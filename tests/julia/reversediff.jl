@@ -120,6 +120,16 @@
         @test_throws "written over" gradient(overwritten, [1.0 2.0; 3.0 4.0])
     end
 
+    @testset "the groups of a convolution are on the tape of one task" begin
+        x, w = randn(6, 5, 4, 2), randn(2, 3, 1, 8)
+        loss(x, w) = sum(sin, NNlib.conv(x, w; groups=4))
+        expected = value_and_gradient(:forwarddiff, loss, x, w)
+        for _ in 1:5
+            found = value_and_gradient(:reversediff, loss, x, w)
+            @test found[1] ≈ expected[1] && all(found[2] .≈ expected[2])
+        end
+    end
+
     @testset "an array predicate on values that are not tracked" begin
         f(w) = sum(PyBridge.cond([true, false], x -> w * x, x -> x / 0, [2.0, 0.0])[1:1])
         @test value_and_gradient(:reversediff, f, 3.0) == (6.0, (2.0,))

@@ -36,6 +36,7 @@ def test_pybridge_jl(part, record_property):
         f"-O{os.environ.get(quick.JULIA_OPTIMIZE, 2)}",
         f"--project={started.project}",
         "--startup-file=no",
+        "--threads=2",  # as many as a session has
         "--color=no",
         str(Path(__file__).with_name(part)),
         *map(str, folders),

@@ -19,10 +19,18 @@ function own!(x::CopyOnWrite)
     return x.data
 end
 
+"Tell whether something still is the caller's memory."
+is_lent(x) = false
+is_lent(x::CopyOnWrite) = !x.owned
+
 "Let go of the caller's memory. An array that outlives the call is empty, and not garbage."
 give_back!(x) = nothing
-function give_back!(x::CopyOnWrite{T,N}) where {T,N}
-    x.owned || (x.data = Array{T,N}(undef, ntuple(_ -> 0, Val(N))))
+give_back!(x::CopyOnWrite{T,N}) where {T,N} = lend!(x, Array{T,N}(undef, ntuple(_ -> 0, Val(N))))
+
+"Let an array be in the caller's memory again, which has what it had when it was given back."
+lend!(x, memory) = nothing
+function lend!(x::CopyOnWrite, memory)
+    x.owned || (x.data = memory)
     return nothing
 end
 
@@ -39,6 +47,8 @@ Base.copy(x::CopyOnWrite) = copy(x.data)
 # Whole-array operations work on the memory itself, at its speed. None of them writes to it: the
 # destination of an in-place broadcast or reduction is never taken from here.
 Base.broadcastable(x::CopyOnWrite) = x.data
+# An AD system that looks into `broadcast` keeps the array, and not the memory.
+ChainRulesCore.rrule(::typeof(Base.broadcastable), x::CopyOnWrite) = x, ȳ -> (NoTangent(), ȳ)
 Base.mapreduce(f, op, x::CopyOnWrite; kw...) = mapreduce(f, op, x.data; kw...)
 
 LinearAlgebra.norm(x::CopyOnWrite, p::Real=2) = LinearAlgebra.norm(x.data, p)
@@ -59,6 +69,14 @@ for T in (Float32, Float64, ComplexF32, ComplexF64)
             β::Union{$T,Bool}, y::$vector)
             return BLAS.gemv!(tA, α, memory_of(A), memory_of(x), β, y)
         end
+    end
+end
+# Convolutions write to their first argument alone.
+for T in (Float32, Float64), N in 3:5, f in (:conv!, :∇conv_data!, :∇conv_filter!)
+    ours, all = CopyOnWrite{T,N}, AbstractArray{T,N}
+    for (X, Y) in ((ours, all), (all, ours), (ours, ours))
+        @eval NNlib.$f(z::$all, x::$X, y::$Y, dims::NNlib.ConvDims; kw...) =
+            NNlib.$f(z, memory_of(x), memory_of(y), dims; kw...)
     end
 end
 for T in (Float32, Float64)

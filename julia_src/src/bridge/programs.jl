@@ -193,10 +193,8 @@ function directions(::Val{Dirs}, rest) where {Dirs}
         directions(Val(Base.tail(Dirs)), rest[n+1:end])...)
 end
 
-needs_copies(p, device) = p.copies[]
-
-"Results from a pullback that a call has left; `nothing` where there is none."
-from_kept(p, device, inputs) = nothing
+"Run the pullback that a call has left, and tell whether there was one that could be run."
+run_kept(p, device, inputs, outputs) = false
 
 function seed(p::Program{Kind,Wrt,Seeds}, given) where {Kind,Wrt,Seeds}
     zeros = ntuple(_ -> ZeroTangent(), length(leaf_types(p.value_spec)))
@@ -204,10 +202,8 @@ function seed(p::Program{Kind,Wrt,Seeds}, given) where {Kind,Wrt,Seeds}
 end
 
 function run_lane(p::Program, device, inputs, outputs)
-    results = from_kept(p, device, inputs)
-    results === nothing || return store_all!(p, device, outputs, results)
-    copies = needs_copies(p, device)
-    leaves = map((b, address) -> decode(device, b, address, copies), p.operands, inputs)
+    run_kept(p, device, inputs, outputs) && return nothing
+    leaves = map((b, address) -> decode(device, b, address, p.copies[]), p.operands, inputs)
     results = try
         compute(p, device, leaves)
     catch

@@ -7,13 +7,16 @@
 
 """
 A pullback `back`, from a cotangent of the value to those of the leaves `wrt` of the arguments.
-`origin` says of which function and sizes.
+`origin` says of which function and sizes. The `leaves` that were read where XLA has them are given
+back, so nothing of XLA's is kept, and lent again for the backward pass; where that cannot be
+done, `copies` tells the program that left this to copy them from then on.
 """
 struct Pullback{B,O,W,L}
     back::B
     origin::O
     wrt::W
     leaves::L
+    copies::Base.RefValue{Bool}
 end
 
 "Tell whether a pullback, or `nothing`, gives the cotangents `wrt` of a function."
@@ -57,28 +60,43 @@ const CODE = Union{
 const MEMORY = isdefined(Core, :GenericMemory) ? Core.GenericMemory : Array
 
 """
-    bytes_kept(x)
+    bytes_kept(x, lent) -> (bytes, holds_lent)
 
-The bytes of `x` and of all that it refers to but code. `Base.summarysize` goes through code too
-where a struct holds it in line, as Mooncake's rules do, which takes it far longer than the pass.
-It also looks at each field of each entry of an array as a value, and Mooncake's stacks have
-an entry for each step of a loop: here references are read from where they lie.
+The bytes of `x` and of all that it refers to but code, and whether memory at one of the addresses
+`lent` is among them, met otherwise than through a `CopyOnWrite`, from which it can be taken back.
+
+`Base.summarysize` goes through code too where a struct holds it in line, as Mooncake's rules do,
+which takes it far longer than the pass. It also looks at each field of each entry of an array
+as a value, and Mooncake's stacks have an entry for each step of a loop: here references are
+read from where they lie.
 """
-function bytes_kept(x)
-    bytes = 0
+function bytes_kept(x, lent)
+    bytes, holds_lent = 0, false
     pending, met = Any[x], Set{Ptr{Cvoid}}()
-    layouts = IdDict{Any,Vector{Int}}()
-    push!(met, address(pending[1]))
+    # What is known of types is worth keeping: to find it out takes longer than all the rest.
+    layouts = get!(Layouts, task_local_storage(), :PyBridgeLayouts)::Layouts
+    sizehint!(push!(met, address(pending[1])), 1000)
     while !isempty(pending)
         y = pop!(pending)
-        (y isa CODE || Base.issingletontype(typeof(y))) && continue
+        offsets = layout!(layouts, typeof(y))
+        # What a task will read cannot be seen.
+        holds_lent |= y isa Task && !isempty(lent)
+        (offsets === nothing || y isa CopyOnWrite && is_lent(y)) && continue
         bytes += Core.sizeof(y)
-        GC.@preserve y push_references!(pending, met, places(y, layouts)...)
+        start, count, step = address(y), 1, 0
+        if y isa MEMORY
+            start, count, step = memory_places(y)::Tuple{Ptr{Cvoid},Int,Int}
+            holds_lent |= start in lent
+        elseif y isa Core.SimpleVector
+            start, count, step = start + sizeof(Int), length(y), sizeof(Int)
+        end
+        GC.@preserve y push_references!(pending, met, start, count, step, offsets)
     end
-    return bytes
+    return bytes, holds_lent
 end
 
 function push_references!(pending, met, start, count, step, offsets)
+    isempty(offsets) && return nothing
     for i in 0:(count - 1), offset in offsets
         reference = unsafe_load(Ptr{Ptr{Cvoid}}(start + i * step + offset))
         (reference == C_NULL || reference in met) && continue  # null: not assigned
@@ -87,23 +105,26 @@ function push_references!(pending, met, start, count, step, offsets)
     end
 end
 
-"Where an object refers to others: in `count` entries from `start` on, `step` apart, at `offsets`."
-function places(@nospecialize(x), layouts)
-    x isa MEMORY && return memory_places(x, layouts)::Tuple{Ptr{Cvoid},Int,Int,Vector{Int}}
-    x isa Core.SimpleVector && return address(x) + sizeof(Int), length(x), sizeof(Int), [0]
-    return address(x), 1, 0, layout!(layouts, typeof(x))
-end
-function memory_places(x, layouts)
-    T = eltype(x)
-    offsets = Base.allocatedinline(T) ? layout!(layouts, T) : [0]
-    return Ptr{Cvoid}(pointer(x)), isempty(offsets) ? 0 : length(x), Base.elsize(x), offsets
-end
-
 address(@nospecialize(x)) = ccall(:jl_value_ptr, Ptr{Cvoid}, (Any,), x)
+memory_places(x) = Ptr{Cvoid}(pointer(x)), length(x), Base.elsize(x)
 
-layout!(layouts, T) = get!(() -> reference_offsets(T), layouts, T)
+"""
+At which offsets objects of a type, or entries of memory, have references; `nothing` for code, and
+for what takes no memory.
+"""
+const Layouts = IdDict{Any,Union{Vector{Int},Nothing}}
+function layout!(layouts, @nospecialize(T))
+    haskey(layouts, T) || (layouts[T] = layout(T))
+    return layouts[T]
+end
 
-"At which offsets a value of type `T` has references to objects."
+function layout(T)
+    (T <: CODE || Base.issingletontype(T)) && return nothing
+    T <: Core.SimpleVector && return [0]
+    T <: MEMORY || return reference_offsets(T)
+    return Base.allocatedinline(eltype(T)) ? reference_offsets(eltype(T)) : [0]
+end
+
 function reference_offsets(T)
     # A union that lies in line has none.
     T isa DataType && !(T <: CODE) || return Int[]
@@ -118,7 +139,12 @@ const NO_TICKET = UInt32[0, 0]
 "Keep a pullback; return the ticket for it."
 function leave!(store::PullbackStore, pullback)
     store.limit == 0 && return NO_TICKET
-    bytes = bytes_kept(pullback)
+    lent = Ptr{Cvoid}[pointer(x.data) for x in pullback.leaves if is_lent(x)]
+    bytes, holds_lent = bytes_kept(pullback, lent)
+    if holds_lent
+        pullback.copies[] = true
+        return NO_TICKET
+    end
     return @lock store.lock begin
         ticket = store.next
         store.next += 1
@@ -167,13 +193,12 @@ end
 
 # --- programs that leave and use them ------------------------------------------------------
 
-# What a pullback needs must be its own, and not XLA's: all arrays are copied.
 function compute(
     p::Program{:call,Wrt,Seeds,Dirs,Kept,true}, device::Host, inputs
 ) where {Wrt,Seeds,Dirs,Kept}
     y, back = reverse_pass(p.rules, p.spec, inputs, Val(Wrt))
     y = checked(p, device, y)
-    return (flatten(y)..., leave!(KEPT, Pullback(back, origin(p), Wrt, inputs)))
+    return (flatten(y)..., leave!(KEPT, Pullback(back, origin(p), Wrt, inputs, p.copies)))
 end
 function compute(
     p::Program{:call,Wrt,Seeds,Dirs,Kept,true}, device, inputs
@@ -182,27 +207,39 @@ function compute(
     return (flatten(y)..., NO_TICKET)
 end
 
-needs_copies(::Program{:call,Wrt,Seeds,Dirs,Kept,true}, ::Host) where {Wrt,Seeds,Dirs,Kept} = true
-
 # The function with its rules and AD system, and the sizes of its arguments.
 origin(p) = (p.rules, map(b -> b.dims, p.operands[1:length(leaf_types(p.spec))]))
 
-function from_kept(
-    p::Program{Kind,Wrt,Seeds,Dirs,Kept,true}, device::Host, inputs
+function run_kept(
+    p::Program{Kind,Wrt,Seeds,Dirs,Kept,true}, device::Host, inputs, outputs
 ) where {Kind,Wrt,Seeds,Dirs,Kept}
-    Kind === :call && return nothing
+    Kind === :call && return false
     pullback = take!(KEPT, decode(device, last(p.operands), last(inputs), true))
-    Kind === :cotangents && fits(pullback, origin(p), Wrt) || return nothing
-    n = length(leaf_types(p.spec))
-    given = ntuple(length(Seeds)) do i
-        decode(device, p.operands[n + i], inputs[n + i], needs_copies(p, device))
-    end
-    x̄s = pull_back(p, pullback, given)
-    foreach(give_back!, given)
-    return x̄s
+    Kind === :cotangents && fits(pullback, origin(p), Wrt) || return false
+    return pull_back!(p, device, pullback, inputs, outputs)
 end
 
-function pull_back(p::Program{Kind,Wrt,Seeds}, pullback, given) where {Kind,Wrt,Seeds}
-    x̄s = pullback.back(maptree(conj_cotangent, seed(p, given)))
-    return finish(pullback.leaves, Val(Wrt), map(i -> x̄s[findfirst(==(i), pullback.wrt)], Wrt))
+function pull_back!(
+    p::Program{Kind,Wrt,Seeds}, device, pullback, inputs, outputs
+) where {Kind,Wrt,Seeds}
+    n = length(pullback.leaves)
+    given = ntuple(length(Seeds)) do i
+        decode(device, p.operands[n + i], inputs[n + i], p.copies[])
+    end
+    for (leaf, b, address) in zip(pullback.leaves, p.operands, inputs)
+        is_lent(leaf) && lend!(leaf, wrap(device, eltype(b), address, b.dims))
+    end
+    try
+        x̄s = pullback.back(maptree(conj_cotangent, seed(p, given)))
+        chosen = map(i -> x̄s[findfirst(==(i), pullback.wrt)], Wrt)
+        store_all!(p, device, outputs, finish(pullback.leaves, Val(Wrt), chosen))
+        return true
+    catch
+        # As in `run_lane`: what fails with these arrays may run with others.
+        any(x -> x isa CopyOnWrite, (pullback.leaves..., given...)) || rethrow()
+        pullback.copies[] = true
+        return false
+    finally
+        foreach(give_back!, (pullback.leaves..., given...))
+    end
 end
