@@ -159,6 +159,9 @@ function hessian_by_columns(g, v)
     return copy(last(Mooncake.value_gradient_and_hessian!!(cache, g, v)))
 end
 
-@compile_workload PyBridge.exercise(MooncakeBackend(), (1.0, [1.0, 2.0]))
+@compile_workload begin
+    PyBridge.exercise(MooncakeBackend(), (1.0, [1.0, 2.0]))
+    PyBridge.exercise_control_flow(MooncakeBackend())
+end
 
 end

@@ -9,6 +9,7 @@ using Zygote: Zygote
 @compile_workload Base.disable_sigint() do
     PyBridge.exercise(ZygoteBackend())
     PyBridge.exercise_control_flow(ZygoteBackend())
+    PyBridge.exercise_closures(ZygoteBackend())
     PyBridge.exercise_lowered(ZygoteBackend())
     PyBridge.exercise_program(:value_and_grad, :zygote, "f4:;f4:4")
 end

@@ -19,8 +19,8 @@ end
 """
     exercise_control_flow(backend)
 
-The same for a function with loops, branches, a closure and a comprehension: Zygote writes pullbacks
-of these by code of IRTools, which no other package has compiled.
+The same for a function with loops, branches, broadcasts and a comprehension: systems write pullbacks of
+these by code that no other package has compiled.
 """
 function exercise_control_flow(backend)
     function f(x)
@@ -31,9 +31,22 @@ function exercise_control_flow(backend)
         while s < 3
             s *= 2
         end
-        scaled(y; by=2) = y * by .+ s
         s > 100 && return s
-        return sum(scaled(x; by=3)) + sum([y^2 for y in x])
+        return sum(2 .* x .+ s) + sum([y^2 for y in x])
+    end
+    return value_and_gradient(backend, f, ([1.0, 2.0],), Val((1,)))
+end
+
+"""
+    exercise_closures(backend)
+
+The same for a closure with keyword arguments.
+"""
+function exercise_closures(backend)
+    function f(x)
+        s = sum(x)
+        scaled(y; by=2) = y * by .+ s
+        return sum(scaled(x; by=3))
     end
     return value_and_gradient(backend, f, ([1.0, 2.0],), Val((1,)))
 end

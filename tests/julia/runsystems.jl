@@ -1,5 +1,5 @@
 # PyBridge's own tests of every layer under every AD system, and in the modes and precisions that
-# runlayers.jl leaves out; they take long to compile. pytest runs them (test_julia.py) with the
+# runtests.jl leaves out; they take long to compile. pytest runs them (test_julia.py) with the
 # folders of the AD systems' environments as arguments:
 #
 #     julia --project=<main environment> tests/julia/runsystems.jl <folder>...

@@ -5,6 +5,8 @@
 
 include("setup.jl")
 
+const TYPES_AND_MODES = ((Float64, true),)
+
 @testset verbose=true "PyBridge" begin
     include("detection.jl")
     include("order.jl")
@@ -22,6 +24,12 @@ include("setup.jl")
     include("mooncake.jl")
     include("interface.jl")
     include("reversediff.jl")
+    include("dropout.jl")
+    include("rebuild.jl")
+    include("nn_cases.jl")
+    include("nn_flux.jl")
+    include("nn_numerics.jl")
+    include("nn_sequences.jl")
     include("docstrings.jl")
     include("formalities.jl")
 end

@@ -15,14 +15,9 @@ from pybridge.julia._environments import folder
 from pybridge.julia._session import session
 
 
-@pytest.mark.timeout(5000)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize(
-    "part",
-    [
-        "runtests.jl",
-        "runlayers.jl",
-        pytest.param("runsystems.jl", marks=pytest.mark.nightly),
-    ],
+    "part", ["runtests.jl", pytest.param("runsystems.jl", marks=pytest.mark.nightly)]
 )
 def test_pybridge_jl(part, record_property):
     started = session()

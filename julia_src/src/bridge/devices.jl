@@ -78,7 +78,7 @@ end
 function write!(device::Host, b::Buffer{T}, address, y) where {T}
     isempty(y) && return nothing
     memory = wrap(device, T, address, b.dims)
-    b.shared ? memory .+= y : copyto!(memory, y)
+    b.shared ? memory .+= y : copyto!(memory, memory_of(y))
     return nothing
 end
 write!(device::AbstractDevice, b::Buffer{T,0}, address, y) where {T} =
