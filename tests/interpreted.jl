@@ -37,21 +37,9 @@ function interpret(but=())
         nameof(m) === :Mooncake &&
             @eval m _new_(::Type{Array{T,N}}) where {T,N} = Array{T,N}(undef, ntuple(_ -> 0, N))
         interpret_module(m)
+        # Modules within a module have a setting of their own. This one's functions are called once.
+        nameof(m) === :PyBridge && interpret_module(m.Lowering)
     end
-    # Those of sources that come later.
-    @eval Main.PyBridge new_module() = $interpret_module(Module(gensym(:julia_source)))
 end
 
-# Julia looks whether a module or one that it is in is interpreted, and then takes the module's own
-# setting. Two that it is not for: Mooncake gives the compiler methods of its own, and makes opaque
-# closures, which Base.Experimental owns and the interpreter takes for generated functions.
-function interpret_module(m)
-    ccall(:jl_set_module_compile, Cvoid, (Any, Cint), m, 3)  # @compiler_options compile=min
-    for name in names(m; all=true)
-        isdefined(m, name) && !Base.isdeprecated(m, name) || continue
-        inner = getglobal(m, name)
-        inner isa Module && inner !== m && parentmodule(inner) === m || continue
-        inner in (Core.Compiler, Base.Experimental) || interpret_module(inner)
-    end
-    return m
-end
+interpret_module(m) = ccall(:jl_set_module_compile, Cvoid, (Any, Cint), m, 3)  # compile=min

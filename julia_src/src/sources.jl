@@ -20,15 +20,13 @@ end
 # that were made in it: Julia's collector does not follow an object to its type.
 const SANDBOXES = Module[]
 
-new_module() = Module(gensym(:julia_source))
-
 """
     sandbox(packages) -> Module
 
 Make a module for one source.
 """
 function sandbox(packages)
-    made = new_module()
+    made = Module(gensym(:julia_source))
     push!(SANDBOXES, made)
     Core.eval(made, quote
         const PyBridge = $PyBridge
