@@ -3,8 +3,8 @@
 python docs/update_tables.py [inside-a-gradient | conventions | bridge | check-a-function |
     flux-layers | parity | lowering-coverage]
 
-`flux-layers` takes ten minutes; `parity` and `lowering-coverage` take longer. These are made only
-if named.
+`flux-layers` takes ten minutes; `parity` and `lowering-coverage` half an hour each. These are made
+only if named.
 """
 
 from __future__ import annotations
