@@ -14,9 +14,9 @@ if hasmethod(Base._uncompressed_ir, Tuple{Method})
     end
 end
 
-# Zygote and Mooncake write a function's derivative by code of theirs that no package's image has
-# whole: interpreted, it took most of a test's time. One run of all its parts compiles it. A process
-# that ends after a few derivatives does without.
+# Zygote and Mooncake write a function's derivative by code of theirs that no image has whole, and of
+# Mooncake's ReverseDiff invalidates most. Interpreted, it took most of a test's time: one run of its
+# parts compiles it. A process that ends after a few derivatives does without.
 function write_derivatives()
     for (name, extension) in pairs((zygote=:PyBridgeZygoteExt, mooncake=:PyBridgeMooncakeExt))
         Base.get_extension(Main.PyBridge, extension) === nothing && continue

@@ -25,14 +25,13 @@ is_lent(x::CopyOnWrite) = !x.owned
 
 "Let go of the caller's memory. An array that outlives the call is empty, and not garbage."
 give_back!(x) = nothing
-give_back!(x::CopyOnWrite{T,N}) where {T,N} = lend!(x, Array{T,N}(undef, ntuple(_ -> 0, Val(N))))
-
-"Let an array be in the caller's memory again, which has what it had when it was given back."
-lend!(x, memory) = nothing
-function lend!(x::CopyOnWrite, memory)
-    x.owned || (x.data = memory)
+function give_back!(x::CopyOnWrite{T,N}) where {T,N}
+    is_lent(x) && lend!(x, Array{T,N}(undef, ntuple(_ -> 0, Val(N))))
     return nothing
 end
+
+"Lend an array, which was given back, memory with what was in it then."
+lend!(x::CopyOnWrite, memory) = x.data = memory
 
 Base.size(x::CopyOnWrite) = size(x.data)
 Base.length(x::CopyOnWrite) = length(x.data)

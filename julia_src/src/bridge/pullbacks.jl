@@ -216,30 +216,28 @@ function run_kept(
     Kind === :call && return false
     pullback = take!(KEPT, decode(device, last(p.operands), last(inputs), true))
     Kind === :cotangents && fits(pullback, origin(p), Wrt) || return false
-    return pull_back!(p, device, pullback, inputs, outputs)
-end
-
-function pull_back!(
-    p::Program{Kind,Wrt,Seeds}, device, pullback, inputs, outputs
-) where {Kind,Wrt,Seeds}
-    n = length(pullback.leaves)
+    n = length(leaf_types(p.spec))
     given = ntuple(length(Seeds)) do i
         decode(device, p.operands[n + i], inputs[n + i], p.copies[])
     end
     for (leaf, b, address) in zip(pullback.leaves, p.operands, inputs)
         is_lent(leaf) && lend!(leaf, wrap(device, eltype(b), address, b.dims))
     end
-    try
-        x̄s = pullback.back(maptree(conj_cotangent, seed(p, given)))
-        chosen = map(i -> x̄s[findfirst(==(i), pullback.wrt)], Wrt)
-        store_all!(p, device, outputs, finish(pullback.leaves, Val(Wrt), chosen))
-        return true
+    arrays = (pullback.leaves..., given...)
+    results = try
+        pull_back(p, pullback, given)
     catch
         # As in `run_lane`: what fails with these arrays may run with others.
-        any(x -> x isa CopyOnWrite, (pullback.leaves..., given...)) || rethrow()
+        any(x -> x isa CopyOnWrite, arrays) || rethrow()
         pullback.copies[] = true
-        return false
-    finally
-        foreach(give_back!, (pullback.leaves..., given...))
+        nothing
     end
+    results === nothing || store_all!(p, device, outputs, results)
+    foreach(give_back!, arrays)
+    return results !== nothing
+end
+
+function pull_back(p::Program{Kind,Wrt,Seeds}, pullback, given) where {Kind,Wrt,Seeds}
+    x̄s = pullback.back(maptree(conj_cotangent, seed(p, given)))
+    return finish(pullback.leaves, Val(Wrt), map(i -> x̄s[findfirst(==(i), pullback.wrt)], Wrt))
 end
