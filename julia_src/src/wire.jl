@@ -139,9 +139,9 @@ is_container(x::AbstractVector) =
 
 fields_of(x::AbstractDict) = throw(UnsupportedValueError(typeof(x)))
 function fields_of(x::AbstractDict{<:Union{Symbol,AbstractString}})
-    names = sort!([Symbol(k) for k in keys(x)])
-    byname = Dict(Symbol(k) => v for (k, v) in x)
-    return NamedTuple{Tuple(names)}(Tuple(byname[n] for n in names))
+    # Not by a dictionary of names: Julia 1.10 makes one in a `try`, which Mooncake refuses.
+    sorted = sort!([Symbol(k) => k for k in keys(x)]; by=first)
+    return NamedTuple{Tuple(name for (name, _) in sorted)}(Tuple(x[k] for (_, k) in sorted))
 end
 function fields_of(x::T) where {T}
     # Functions have fields, too, but nobody means them as data; numbers of a kind that does not
