@@ -159,7 +159,9 @@ function hessian_by_columns(g, v)
     return copy(last(Mooncake.value_gradient_and_hessian!!(cache, g, v)))
 end
 
-@compile_workload begin
+# Who compiles without optimising, as the quick tests do, is in a hurry: this takes as long as all other
+# extensions.
+Base.JLOptions().opt_level > 0 && @compile_workload begin
     PyBridge.exercise(MooncakeBackend(), (1.0, [1.0, 2.0]))
     PyBridge.exercise_control_flow(MooncakeBackend())
 end
