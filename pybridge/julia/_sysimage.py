@@ -29,14 +29,14 @@ _MADE_OF = "made-of.json"
 # What README does first; what Julia compiles for it goes into the image.
 _CALLS = """
 import jax, jax.numpy as jnp, numpy as np, pybridge as pb
+jax.config.update("jax_enable_x64", True)
 for dtype in (np.float32, np.float64):
     x = np.arange(1, 4, dtype=dtype)
     for backend in ("zygote", "forwarddiff"):
         f = pb.from_julia("x -> sum(abs2, x)", ad=backend)
         pb.value_and_grad(f)(x)
-        with jax.enable_x64(True):
-            jax.jit(jax.value_and_grad(f))(x)
-            jax.jit(jax.grad(lambda x: jnp.sum(f(x) * x)))(x)
+        jax.jit(jax.value_and_grad(f))(x)
+        jax.jit(jax.grad(lambda x: jnp.sum(f(x) * x)))(x)
 """
 
 

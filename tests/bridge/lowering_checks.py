@@ -9,7 +9,6 @@ and nobody can be right: such cases are counted, and the tests allow few.
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from lowering_programs import FORWARD, Program
+from precision import enable_x64
 
 import pybridge as pb
 
@@ -25,15 +25,6 @@ Evaluate = Callable[[Program, str, Sequence[Any]], Any]
 
 ULPS = 16
 SEEDS = (1, 2, 3)
-
-
-def doubles() -> contextlib.AbstractContextManager[Any]:
-    """Let JAX have float64 for a while."""
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)
-    from jax.experimental import enable_x64
-
-    return enable_x64()
 
 
 def wiggled(program: Program, seed: int) -> list[np.ndarray]:
@@ -112,7 +103,7 @@ class Judge:
         if not far:
             self.counts["exact"] += 1
             return
-        with doubles():
+        with enable_x64(True):
             others = [leaves(f(program, "float64", program.arguments))]
         others += [leaves(f(program, "float32", wiggled(program, seed))) for seed in SEEDS]
         undecided = False
@@ -232,7 +223,7 @@ def slope(program: Program, direction: Sequence[np.ndarray]) -> tuple[float, boo
             for x in program.arguments
         ]
 
-    with doubles():
+    with enable_x64(True):
         f = weighted(program, "float64")
 
         def value(step: float) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from bridge_helpers import SYSTEMS
 from flux_helpers import close, in_julia, inputs, model
+from precision import enable_x64
 from quick import by_day
 
 import pybridge as pb
@@ -45,7 +46,7 @@ def total(y):
 def test_numbers_are_fluxs(name, dtype):
     source, shape = MODELS[name]
     single = dtype == np.float32
-    with jax.enable_x64(not single):
+    with enable_x64(not single):
         flux = model(source if single else f"Flux.f64({source})")
         params, state = flux.init()
         x = inputs(shape, dtype)

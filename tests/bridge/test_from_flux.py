@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from flux_helpers import close, in_julia, inputs, model
 from flux_layers import LAYERS, exported_layers, layer_input, made_by, shaken, twin_input
+from precision import enable_x64
 
 import pybridge as pb
 from pybridge import nn
@@ -35,7 +36,7 @@ ONE_OF_EACH = [
 )
 @pytest.mark.parametrize("source", ONE_OF_EACH)
 def test_numbers_are_equal_and_round_trips_exact(source, dtype, precision, tolerance):
-    with jax.enable_x64(dtype == np.float64):
+    with enable_x64(dtype == np.float64):
         flux = model(f"Flux.{precision}({source})")
         flux.load(*shaken(flux.init(), dtype))
         layer, params, state = nn.from_flux(flux)

@@ -12,6 +12,7 @@ from bridge_helpers import BY_VALUE, REVERSE, SYSTEMS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from precision import enable_x64
 from quick import examples
 
 import pybridge as pb
@@ -236,7 +237,7 @@ def test_every_dtype_comes_back_as_it_went(dtype, shape, layout):
 def test_gradients_equal_jaxs_on_any_array(x, backend):
     f = pb.from_julia("x -> sum(tanh.(x) .* x .+ exp.(-x .^ 2))")
     got = pb.grad(f, backend=backend)(x)
-    with jax.enable_x64(True):
+    with enable_x64(True):
         want = jax.grad(lambda x: jnp.sum(jnp.tanh(x) * x + jnp.exp(-(x**2))))(jnp.asarray(x))
         np.testing.assert_allclose(got, np.asarray(want), rtol=1e-9, atol=1e-12)
 

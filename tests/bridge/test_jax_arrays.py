@@ -13,6 +13,7 @@ from bridge_helpers import BY_VALUE, counted, julia, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from precision import enable_x64
 from quick import by_day, examples
 
 import pybridge as pb
@@ -25,7 +26,7 @@ INTEGER = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()
 
 @pytest.fixture
 def x64():
-    with jax.enable_x64(True):
+    with enable_x64(True):
         yield
 
 
@@ -58,7 +59,7 @@ def test_every_dtype_comes_back_as_it_went(dtype, wide, layout):
         "(a, b, c, d, e) -> (a, reverse(b), reverse(c; dims=1), d, reverse(e; dims=3))",
         layout=layout,
     )
-    with jax.enable_x64(wide):
+    with enable_x64(wide):
         canonical = jax.dtypes.canonicalize_dtype(dtype)
         xs = [(np.arange(np.prod(s)) % 7).reshape(s).astype(canonical) for s in SHAPES]
         got = jax.jit(f)(*xs)
@@ -585,7 +586,7 @@ def test_declared_results_outside_of_jit(x64):
         same(got, {"b": np.float16(2 * x), "c": jnp.bfloat16(1.5)})
         assert not any(isinstance(y, jax.Array) for y in jax.tree.leaves(got))
     number = julia("(x, n) -> n .* x", out=lambda x, n: n)
-    with jax.enable_x64(False):  # a number is what JAX makes of it
+    with enable_x64(False):  # a number is what JAX makes of it
         same(number(jnp.float32(2), 3.0), np.float32(6))
 
 

@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 from bridge_helpers import SYSTEMS, julia, same
 from jax import lax
+from precision import enable_x64
 from quick import by_day, combined
 
 
 @pytest.fixture(autouse=True)
 def _x64():
-    with jax.enable_x64(True):
+    with enable_x64(True):
         yield
 
 

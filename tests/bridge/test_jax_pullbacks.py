@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from bridge_helpers import REVERSE, counted, julia, same
 from jax import lax
+from precision import enable_x64
 
 import pybridge as pb
 
 
 @pytest.fixture(autouse=True)
 def _x64():
-    with jax.enable_x64(True):
+    with enable_x64(True):
         yield
 
 
@@ -176,7 +177,7 @@ def test_many_threads_at_once():
     points = [X * k for k in range(1, 9)]
 
     def run(x):
-        with jax.enable_x64(True):
+        with enable_x64(True):
             return [gradient(x) for _ in range(20)]
 
     with ThreadPoolExecutor(4) as pool:

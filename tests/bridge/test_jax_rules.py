@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from bridge_helpers import BY_VALUE, REVERSE_ONLY, counted, julia, same
 from jax import lax
+from precision import enable_x64
 
 import pybridge as pb
 
 
 @pytest.fixture(autouse=True)
 def _x64():
-    with jax.enable_x64(True):
+    with enable_x64(True):
         yield
 
 

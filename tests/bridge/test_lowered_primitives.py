@@ -24,6 +24,7 @@ from lowering_cases import (
     VALUES_ONLY,
     pool,
 )
+from precision import enable_x64
 from quick import by_day
 
 import pybridge as pb
@@ -210,7 +211,7 @@ def test_factors_at_one_place(name, system):
     def f(x, u):
         return jnp.sum(jnp.sin(PRODUCTS[name](x, u)))
 
-    with jax.enable_x64(True):
+    with enable_x64(True):
         x, u = jnp.array([0.5, -1.0, 2.0]), jnp.array([0.4, 1.5, 0.0, -0.7, 3.0])
         got = pb.grad(f, (0, 1), backend=system)(x, u)
         want = pb.grad(f, (0, 1), backend="finite")(x, u)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from lowering_checks import doubles
+from precision import enable_x64
 from scipy import special
 
 import pybridge as pb
@@ -204,7 +204,7 @@ def test_integers_of_64_bits_wrap_around():
         return [lax.conv(n, n[..., :3], (1,), "SAME") for n in (x, y)], shifted
 
     args = numbers, numbers.view(np.uint64)
-    with doubles():
+    with enable_x64(True):
         got = jax.tree.leaves(lower(f, *args)(*args))
         want = jax.tree.leaves(f(*map(jnp.asarray, args)))
     for one, other in zip(got, want, strict=True):

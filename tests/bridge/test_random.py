@@ -9,6 +9,7 @@ import pytest
 from bridge_helpers import julia
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from precision import enable_x64
 from quick import examples
 
 WORDS = st.integers(0, 2**32 - 1)
@@ -32,7 +33,7 @@ def mask_of(key, p, shape):
 
 @pytest.fixture(autouse=True)
 def x64():
-    with jax.enable_x64(True):
+    with enable_x64(True):
         yield
 
 

@@ -7,6 +7,7 @@ import pytest
 from bridge_helpers import julia
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from precision import enable_x64
 
 import pybridge as pb
 
@@ -15,7 +16,7 @@ SHAPE = (2, 3, 4)
 
 @pytest.fixture(autouse=True)
 def x64():
-    with jax.enable_x64(True):
+    with enable_x64(True):
         yield
 
 

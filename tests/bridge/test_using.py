@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from precision import enable_x64
 
 import pybridge as pb
 
@@ -66,7 +67,7 @@ def test_a_package_that_is_not_there():
 def test_large_factors_are_read_in_place(dtype):
     # Above the size from which arrays copy themselves before they are written to.
     a = np.random.default_rng(0).standard_normal((300, 400)).astype(dtype)
-    with jax.enable_x64(dtype == np.float64):
+    with enable_x64(dtype == np.float64):
         for source, expected in (
             ("(a, b) -> a * b", a @ a.T),
             ("(a, b) -> b' * a'", a @ a.T),

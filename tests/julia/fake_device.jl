@@ -11,6 +11,17 @@ const GPUArrays = JLArrays.GPUArrays
 # Interactive sessions get away with a warning, and Julia in Python may take itself for one.
 GPUArrays.allowscalar(false)
 
+# Julia 1.10 aligns a vector of few bytes to 8, and its interpreter, in the quick run, takes elements
+# of 16 bytes, such as dual numbers, to be aligned to 16.
+if VERSION < v"1.11"
+    function JLArrays.JLArray{T,N}(::UndefInitializer, dims::Dims{N}) where {T,N}
+        count = sizeof(T) * prod(dims)
+        aligned = Vector{UInt128}(undef, cld(count, 16))
+        bytes = unsafe_wrap(Array, Ptr{UInt8}(pointer(aligned)), count)
+        return JLArray{T,N}(GPUArrays.DataRef(_ -> (aligned; nothing), bytes), dims)
+    end
+end
+
 struct FakeDevice <: PyBridge.AbstractDevice end
 
 "A JLArray of memory that is somebody else's."

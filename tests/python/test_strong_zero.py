@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 from jax.sharding import PartitionSpec as P
+from precision import enable_x64
 from quick import examples
 
 import pybridge as pb
@@ -440,7 +441,7 @@ def _composed(steps, which):
 @given(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=4),
        st.lists(VALUES, min_size=9, max_size=9))  # fmt: skip
 def test_random_programs_have_the_gradient_of_their_safe_twins(steps, numbers):
-    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+    with enable_x64(True):
         x = jnp.array(numbers, jnp.float64).reshape(3, 3)
         plain, safe = _composed(steps, 0), _composed(steps, 1)
         truth = jax.jit(jax.grad(safe))(x)
@@ -458,7 +459,7 @@ def test_random_programs_have_the_gradient_of_their_safe_twins(steps, numbers):
 @given(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=3),
        st.integers(0, 2**31 - 1))  # fmt: skip
 def test_away_from_singularities_gradients_are_those_of_jax(steps, seed):
-    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+    with enable_x64(True):
         x = jax.random.uniform(jax.random.key(seed), (3, 3), jnp.float64, 0.1, 0.9)
         f = _composed(steps, 0)
         for transform in (jax.grad, lambda f: jax.grad(lambda x: (jax.grad(f)(x) ** 2).sum())):
