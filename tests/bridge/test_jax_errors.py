@@ -6,6 +6,7 @@ import copy
 import pickle
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest

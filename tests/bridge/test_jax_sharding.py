@@ -89,7 +89,8 @@ same(mapped(X), jax.vmap(jax.grad(twin))(X))
 EXPLICIT = """
 import pytest
 explicit = jax.make_mesh((8,), ("i",), axis_types=(AxisType.Explicit,))
-with jax.set_mesh(explicit):
+use_mesh = getattr(jax, "set_mesh", None) or jax.sharding.use_mesh  # before jax 0.7.1
+with use_mesh(explicit):
     Xs = jax.device_put(X, NamedSharding(explicit, P("i")))
     for transform in (f, jax.grad(f), jax.vmap(f)):
         with pytest.raises(pb.UnsupportedModeError, match="explicit mesh axis.*shard_map"):

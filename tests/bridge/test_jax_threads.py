@@ -22,7 +22,7 @@ from quick import combined, examples
 """
     + """
 import gc, threading, time
-import jax, jax.numpy as jnp, numpy as np
+import jax, jax.export, jax.numpy as jnp, numpy as np
 import pybridge as pb
 def jit(f):
     compiled = jax.jit(f)  # has to be held until it is done

@@ -7,18 +7,22 @@ include("setup.jl")
 
 const TYPES_AND_MODES = ((Float64, true),)
 
+# What is said of compiled code, of many bits and of large arrays comes first; then the quick run has Julia
+# interpret PyBridge too.
 @testset verbose=true "PyBridge" begin
+    include("formalities.jl")
+    include("random.jl")
+    include("wire.jl")
+    include("pullbacks.jl")
+    LONG || foreach(interpret_module, (PyBridge, PyBridge.Lowering))
     include("detection.jl")
     include("order.jl")
     include("cond.jl")
     include("switch.jl")
     include("take.jl")
-    include("random.jl")
     include("trees.jl")
     include("backends.jl")
-    include("wire.jl")
     include("bridge.jl")
-    include("pullbacks.jl")
     include("devices.jl")
     include("scenarios.jl")
     include("mooncake.jl")
@@ -31,5 +35,4 @@ const TYPES_AND_MODES = ((Float64, true),)
     include("nn_numerics.jl")
     include("nn_sequences.jl")
     include("docstrings.jl")
-    include("formalities.jl")
 end
