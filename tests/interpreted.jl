@@ -37,9 +37,11 @@ function interpret(but=())
         nameof(m) === :Mooncake &&
             @eval m _new_(::Type{Array{T,N}}) where {T,N} = Array{T,N}(undef, ntuple(_ -> 0, N))
         interpret_module(m)
-        # Modules within a module have a setting of their own. This one's functions are called once.
-        nameof(m) === :PyBridge && interpret_module(m.Lowering)
     end
 end
 
-interpret_module(m) = ccall(:jl_set_module_compile, Cvoid, (Any, Cint), m, 3)  # compile=min
+function interpret_module(m)
+    ccall(:jl_set_module_compile, Cvoid, (Any, Cint), m, 3)  # compile=min
+    # Modules within a module have a setting of their own. This one's functions are called once.
+    nameof(m) === :PyBridge && interpret_module(m.Lowering)
+end
