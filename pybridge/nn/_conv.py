@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -159,25 +160,27 @@ class Conv(_Convolution):
     The twin in Julia is `PyBridge.Conv`, Flux's is `Conv`.
     """
 
+    _reverses: ClassVar[bool] = True
+
     @property
     def _weight_shape(self) -> tuple[int, ...]:
         return (self.out_channels, self.in_channels // self.groups, *self.kernel)
 
     def _convolve(self, x: jax.Array, weight: jax.Array, spatial: tuple[int, ...]) -> jax.Array:
         window = Window.of(self.kernel, self.stride, self.dilation, self.pad, transposed=False)
-        window.outputs(type(self).__name__, spatial)
+        steps = window.outputs(type(self).__name__, spatial)
+        if _has_small_patches(x, steps, self.groups, weight):
+            return _patches_product(x, weight, window, self.groups, reverse=self._reverses)
+        if self._reverses:  # which XLA does not do
+            weight = lax.rev(weight, tuple(range(2, weight.ndim)))
         return _convolution(
             x,
-            self._kernel(weight),
+            weight,
             self.groups,
             window_strides=window.stride,
             padding=window.pad,
             rhs_dilation=window.dilation,
         )
-
-    def _kernel(self, weight: jax.Array) -> jax.Array:
-        """Return what XLA, which does not reverse kernels, takes for one."""
-        return lax.rev(weight, tuple(range(2, weight.ndim)))
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
@@ -301,3 +304,43 @@ def _convolution(x: jax.Array, kernel: jax.Array, groups: int, **options: Any) -
     parts = zip(jnp.split(x, groups, 1), jnp.split(kernel, groups, 0), strict=True)
     convolved = (lax.conv_general_dilated(*p, precision=precision, **options) for p in parts)
     return jnp.concatenate(list(convolved), 1)
+
+
+def _has_small_patches(
+    x: jax.Array, steps: tuple[int, ...], groups: int, weight: jax.Array
+) -> bool:
+    """Say whether there is less to copy into patches, see `_patches_product`, than in the kernel.
+
+    XLA's convolution on CPUs copies the kernel to have its channels last. In the last layers of a
+    network for images this, and the same for the gradients, takes longer than the convolution.
+    """
+    positions = (x.shape[0], *steps)
+    is_known = all(isinstance(n, int) for n in positions)  # and not the size of an exported program
+    is_sharded = any(jax.typeof(x).sharding.spec)
+    return is_known and not is_sharded and groups * math.prod(positions) < weight.shape[0]
+
+
+def _patches_product(
+    x: jax.Array, weight: jax.Array, window: Window, groups: int, *, reverse: bool
+) -> jax.Array:
+    """Convolve as a matrix product of the kernel as it is and what it meets at each step."""
+    rank = len(window.kernel)
+    patches = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * 2 + [(*p, 0) for p in window.pad])
+    axes = range(2, 2 + 2 * rank, 2)  # of the kernel; behind each comes that of its steps
+    for axis, size, step, distance, extent in zip(
+        axes, window.kernel, window.stride, window.dilation, window.extent, strict=True
+    ):
+        last = patches.shape[axis] - extent
+        starts = [distance * i for i in range(size)]
+        met = [
+            lax.slice_in_dim(patches, start, start + last + 1, step, axis)
+            for start in (starts[::-1] if reverse else starts)
+        ]
+        patches = jnp.stack(met, axis)
+    y = lax.dot_general(
+        weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:]),
+        patches.reshape(x.shape[0], groups, x.shape[1] // groups, *patches.shape[2:]),
+        (((2, *range(3, 3 + rank)), (2, *(axis + 1 for axis in axes))), ((0,), (1,))),
+        precision=precision_for(weight.dtype),
+    )  # (groups, output channels of each, batch, *steps)
+    return jnp.moveaxis(y.reshape(weight.shape[0], *y.shape[2:]), 0, 1)

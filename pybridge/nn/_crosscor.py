@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
-
 from ._activations import identity
 from ._conv import Conv
 from ._init import glorot_uniform
@@ -28,6 +26,8 @@ class CrossCor(Conv):
 
     The twin in Julia is `PyBridge.CrossCor`, Flux's is `CrossCor`.
     """
+
+    _reverses = False
 
     def __init__(
         self,
@@ -54,9 +54,6 @@ class CrossCor(Conv):
             bias=bias,
             init=init,
         )
-
-    def _kernel(self, weight: jax.Array) -> jax.Array:
-        return weight
 
 
 def DepthwiseConv(

@@ -1,5 +1,7 @@
 """Conv and ConvTranspose: values, gradients, geometry, dtypes, transformations, errors."""
 
+import functools
+import math
 import re
 
 import jax
@@ -97,6 +99,32 @@ def test_the_kernel_is_reversed():
 SIZES = st.lists(
     st.tuples(*[st.integers(1, 4)] * 3, *[st.integers(0, 3)] * 2), min_size=1, max_size=3
 )
+
+
+@settings(deadline=None, max_examples=examples(25))
+@given(SIZES.filter(lambda axes: len(axes) < 3), st.sampled_from([1, 2]), st.data())
+def test_a_kernel_larger_than_the_patches_is_not_copied(axes, groups, data):
+    kernel, stride, dilation, before, after = zip(*axes, strict=True)
+    size = tuple(data.draw(st.integers(1, 4)) for _ in axes)
+    reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
+    padded = [sum(ns) for ns in zip(size, before, after, strict=True)]
+    assume(math.prod(kernel) > 1 and all(n > r for n, r in zip(padded, reach, strict=True)))
+    pad = tuple(n for pair in zip(before, after, strict=True) for n in pair)
+    options = {"stride": stride, "dilation": dilation, "pad": pad, "groups": groups}
+    channels = 128 * groups
+    layer = pb.nn.Conv(kernel, channels, channels, bias=False, init=fixed(0), **options)
+    run = lambda x, weight: forward(layer, {"weight": weight}, x)  # noqa: E731
+    x, push = (draw(seed, (1, channels, *size), np.float32) for seed in (1, 2))
+    weight, turn = (draw(seed, (channels, 128, *kernel), np.float32) for seed in (3, 4))
+    assert "conv_general_dilated" not in str(jax.make_jaxpr(run)(x, weight))
+    y, back = jax.vjp(run, x, weight)
+    np.testing.assert_allclose(y, conv_reference(x, weight, **options), atol=1e-3)
+    # It is linear in each argument, so that a gradient gives what any direction gives.
+    cotangent = draw(5, y.shape, np.float32)
+    for_x, for_weight = back(cotangent)
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=0.1)
+    close(jnp.vdot(for_x, push), np.vdot(cotangent, conv_reference(push, weight, **options)))
+    close(jnp.vdot(for_weight, turn), np.vdot(cotangent, conv_reference(x, turn, **options)))
 
 
 @settings(deadline=None, max_examples=examples(25))
