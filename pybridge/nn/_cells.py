@@ -12,9 +12,10 @@ import jax.numpy as jnp
 from .._errors import ArgumentValueError, explain
 from ._activations import sigmoid_fast, tanh, tanh_fast
 from ._cell import Cell
-from ._dtypes import match_dtype, precision_for
+from ._dtypes import match_dtype
 from ._init import fresh, glorot_uniform
 from ._layer import child_key, positive
+from ._linear_map import linear_map
 from ._options import elementwise, function, settle, switch
 
 
@@ -85,15 +86,11 @@ class _GatedCell(Cell):
                     fix="Sequences are (batch, time, features), the reverse of Flux's order.",
                 )
             )
-        gates = _product(match_dtype(where, x, weight), weight)
+        gates = linear_map(match_dtype(where, x, weight), weight)
         return gates + params["bias"] if self.bias else gates
 
     def _split(self, gates: jax.Array) -> list[jax.Array]:
         return jnp.split(gates, self.gates, -1)
-
-
-def _product(x: jax.Array, weight: jax.Array) -> jax.Array:
-    return jnp.matmul(x, weight, precision=precision_for(weight.dtype))
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
@@ -156,7 +153,7 @@ class RNNCell(_GatedCell):
 
     def step(self, params: Any, x: Any, hidden: Any) -> tuple[Any, Any]:
         """Return the next hidden state twice; see `Cell.step`."""
-        h = self.activation(x + _product(hidden, params["weight_hidden"]))
+        h = self.activation(x + linear_map(hidden, params["weight_hidden"]))
         return h, h
 
 
@@ -193,7 +190,7 @@ class LSTMCell(_GatedCell):
     def step(self, params: Any, x: Any, hidden: Any) -> tuple[Any, Any]:
         """Return h and (h, c); see `Cell.step`."""
         h, c = hidden
-        write, forget, value, read = self._split(x + _product(h, params["weight_hidden"]))
+        write, forget, value, read = self._split(x + linear_map(h, params["weight_hidden"]))
         c = sigmoid_fast(forget) * c + sigmoid_fast(write) * tanh_fast(value)
         h = sigmoid_fast(read) * tanh_fast(c)
         return h, (h, c)
@@ -228,7 +225,7 @@ class GRUCell(_GatedCell):
     def step(self, params: Any, x: Any, hidden: Any) -> tuple[Any, Any]:
         """Return the next hidden state twice; see `Cell.step`."""
         *gates, value = self._split(x)
-        *recurrent, old = self._split(_product(hidden, params["weight_hidden"]))
+        *recurrent, old = self._split(linear_map(hidden, params["weight_hidden"]))
         r, z = (sigmoid_fast(a + b) for a, b in zip(gates, recurrent, strict=True))
         candidate = tanh_fast(value + self._candidate(params, r, old, hidden))
         h = (1 - z) * candidate + z * hidden
@@ -260,4 +257,4 @@ class GRUv3Cell(GRUCell):
         return {"weight_candidate": (self.recurrent_init, self.out_features, self.out_features)}
 
     def _candidate(self, params: Any, r: jax.Array, old: jax.Array, hidden: Any) -> jax.Array:
-        return _product(r * hidden, params["weight_candidate"])
+        return linear_map(r * hidden, params["weight_candidate"])

@@ -9,9 +9,10 @@ from typing import Any
 import jax.numpy as jnp
 
 from ._activations import identity
-from ._dtypes import match_dtype, precision_for
+from ._dtypes import match_dtype
 from ._init import fresh, glorot_uniform
 from ._layer import Layer, check_axis, positive
+from ._linear_map import linear_map
 from ._mode import Mode
 from ._options import elementwise, function, settle, switch
 
@@ -89,8 +90,7 @@ class Dense(Layer):
         """Return the output and the state as it is; see `Layer.forward`."""
         check_axis("Dense", x, -1, self.in_features, "features")
         weight = params["weight"]
-        x = match_dtype("Dense", x, weight)
-        y = jnp.matmul(x, weight, precision=precision_for(weight.dtype))
+        y = linear_map(match_dtype("Dense", x, weight), weight)
         if self.bias:
             y = y + params["bias"]
         return self.activation(y), state

@@ -12,9 +12,10 @@ from jax.core import Tracer
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
 from ..primitives import fill, gather, place
-from ._dtypes import input_array, match_dtype, precision_for
+from ._dtypes import input_array, match_dtype
 from ._init import fresh, randn
 from ._layer import Layer, check_axis, positive
+from ._linear_map import linear_map
 from ._mode import Mode
 from ._options import function, settle
 
@@ -79,8 +80,7 @@ class Embedding(Layer):
         dtype = jnp.result_type(input_array("Embedding", x))
         if dtype == jnp.bool_:
             check_axis("Embedding", x, -1, self.vocabulary, "bools, one-hot,")
-            x = match_dtype("Embedding", x, weight)
-            return jnp.matmul(x, weight, precision=precision_for(weight.dtype)), state
+            return linear_map(match_dtype("Embedding", x, weight), weight), state
         if not jnp.issubdtype(dtype, jnp.integer):
             raise ArgumentTypeError(
                 explain(

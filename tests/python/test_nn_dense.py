@@ -19,13 +19,19 @@ def dense(dtype=np.float64, **options):
 
 
 @pytest.mark.parametrize("leading", [(), (4,), (2, 4), (2, 0, 4)], ids=str)
-def test_dense_takes_any_leading_axes(leading, x64, maybe_jit):
+@pytest.mark.parametrize("devices", [1, 8])
+def test_dense_takes_any_leading_axes(leading, devices, x64, maybe_jit, monkeypatch):
+    monkeypatch.setattr(jax, "device_count", lambda: devices)
     layer, params = dense(activation=pb.nn.tanh)
     x = draw(2, (*leading, 3))
 
     def reference(p, x):
         return np.tanh(x @ np.asarray(p["weight"]) + np.asarray(p["bias"]))
 
+    # Merging axes would gather one that is sharded, as none is on one device.
+    program = jax.make_jaxpr(lambda p, x: forward(layer, p, x))(params, x)
+    (product,) = (eqn for eqn in program.eqns if eqn.primitive.name == "dot_general")
+    assert product.invars[0].aval.ndim == (min(x.ndim, 2) if devices == 1 else x.ndim)
     y = maybe_jit(lambda p, x: forward(layer, p, x))(params, x)
     np.testing.assert_allclose(y, reference(params, x), rtol=1e-12, atol=1e-14)
     for_params, for_x = maybe_jit(jax.grad(lambda p, x: forward(layer, p, x).sum(), (0, 1)))(
