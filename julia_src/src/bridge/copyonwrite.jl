@@ -51,11 +51,11 @@ ChainRulesCore.rrule(::typeof(Base.broadcastable), x::CopyOnWrite) = x, ȳ -> (N
 Base.mapreduce(f, op, x::CopyOnWrite; kw...) = mapreduce(f, op, x.data; kw...)
 
 LinearAlgebra.norm(x::CopyOnWrite, p::Real=2) = LinearAlgebra.norm(x.data, p)
+host_array(x::CopyOnWrite) = sendable_array(x.data)
 
 # BLAS reads what these are given and writes to the last argument of `gemm!` and `gemv!` alone.
 memory_of(x) = x
 memory_of(x::CopyOnWrite) = x.data
-host_array(x::CopyOnWrite) = sendable_array(memory_of(x))
 for T in (Float32, Float64, ComplexF32, ComplexF64)
     ours, vector, all = CopyOnWrite{T}, AbstractVector{T}, AbstractVecOrMat{T}
     for (A, B) in ((ours, all), (all, ours), (ours, ours))
