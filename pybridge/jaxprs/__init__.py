@@ -28,6 +28,7 @@ from ._programs import jaxpr_as_fun as jaxpr_as_fun
 from ._programs import last_uses as last_uses
 from ._programs import substitute as substitute
 from ._rebuilding import Rebuilding as Rebuilding
+from ._rebuilding import select_lanes as select_lanes
 from ._recording import CallSite as CallSite
 from ._recording import Recording as Recording
 from ._recording import Step as Step

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax.numpy as jnp
 from jax import lax
 
 from ._evaluate import Evaluator
@@ -18,14 +19,33 @@ class WhileLoop(NamedTuple):
     """A while loop as functions of what it carries.
 
     Attributes:
-        goes_on: whether another iteration is made.
-        body: makes one.
+        goes_on: whether another iteration is made: a bool, or one for each lane of a batch, which
+            is what `vmap` makes where the condition depends on the lane.
+        body: makes one, of all lanes.
         start: what it begins with.
     """
 
     goes_on: Callable[[Any], Any]
     body: Callable[[Any], list[Any]]
     start: list[Any]
+
+    def any_goes_on(self, carry: Any) -> Any:
+        """Tell whether another iteration is made in some lane."""
+        return jnp.any(self.goes_on(carry))
+
+    def step(self, carry: Any) -> list[Any]:
+        """Make an iteration; lanes that are done keep what they have."""
+        going, after = self.goes_on(carry), self.body(carry)
+        return select_lanes(going, after, carry) if going.ndim else after
+
+
+def select_lanes(which: Any, yes: Sequence[Any], no: Sequence[Any]) -> list[Any]:
+    """Select between arrays by their leading axes, which are those of `which`."""
+
+    def select(yes: Any, no: Any) -> Any:
+        return lax.select(lax.broadcast_in_dim(which, yes.shape, range(which.ndim)), yes, no)
+
+    return list(map(select, yes, no))
 
 
 class Rebuilding(Evaluator[Any, None]):
@@ -56,7 +76,8 @@ class Rebuilding(Evaluator[Any, None]):
         return [*end, *ys]
 
     def while_loop(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
-        return list(lax.while_loop(*self.opened_loop(eqn, operands)))
+        loop = self.opened_loop(eqn, operands)
+        return lax.while_loop(loop.any_goes_on, loop.step, loop.start)
 
     def opened_loop(self, eqn: Any, operands: list[Any]) -> WhileLoop:
         """Make functions of the programs of a while loop."""

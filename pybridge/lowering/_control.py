@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
+from ..jaxprs import select_lanes
 from ..primitives import least_place, read_at
 from ._emit import is_key
 from ._folds import traced
@@ -88,13 +88,7 @@ def _of_all_lanes(eqn: Any) -> Any:
 
     def lanes(*xs: Any) -> list[Any]:
         asked, used, carry = xs[:m], xs[m : m + n], xs[m + n :]
-        (going,) = test(*asked, *carry)
-
-        def keep(new: Any, old: Any) -> Any:
-            which = lax.broadcast_in_dim(going, old.shape, range(going.ndim))
-            return lax.select(which, new, old)
-
-        return list(map(keep, body(*used, *carry), carry))
+        return select_lanes(test(*asked, *carry)[0], body(*used, *carry), carry)
 
     params = {
         **p,

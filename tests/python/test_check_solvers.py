@@ -72,11 +72,21 @@ def test_a_solver_that_is_right_to_its_tolerance_is_no_error(name):
         assert "within the accuracy of the function itself" in note.title
 
 
+@pytest.mark.parametrize("name", by_day(SOLVERS, ["0.9", "root", "odeint"]))
+def test_so_it_is_in_each_lane_of_a_batch(name):
+    f, x = SOLVERS[name]
+    report = check(jax.vmap(f), jnp.array([x, 0.8 * x, x + 0.1]), backends=["jax"])
+    assert {f.severity for f in report.findings} <= {"note"}
+
+
+@pytest.mark.parametrize("lanes", [False, True])
 @pytest.mark.parametrize("factor", [-1.0, 1.01, 0.0])
 @pytest.mark.parametrize("tolerance", [1e-5, 1e-8])
-def test_a_wrong_rule_of_a_solver_is_an_error(factor, tolerance):
-    report = check(lambda a: fixed_point(a, tolerance, factor), 0.9, backends=["jax"])
-    assert [f.severity for f in report.of_kind("finite")] == ["error"]
+def test_a_wrong_rule_of_a_solver_is_an_error(factor, tolerance, lanes):
+    f = lambda a: fixed_point(a, tolerance, factor)  # noqa: E731
+    f, x = (jax.vmap(f), jnp.array([0.9, 0.5])) if lanes else (f, 0.9)
+    report = check(f, x, backends=["jax"])
+    assert {f.severity for f in report.of_kind("finite")} == {"error"}
 
 
 def test_a_wrong_rule_beside_a_loop_that_does_not_converge_is_an_error():
@@ -93,6 +103,15 @@ def test_loops_run_on():
     assert [float(run_on(closed, [2.0], more)[0]) for more in (0, 1, 4)] == [16, 32, 256]
     halves = jax.make_jaxpr(lambda x: lax.while_loop(lambda y: y > 1, lambda y: y / 2, x))(6.0)
     assert [float(run_on(halves, [6.0], more)[0]) for more in (0, 1, 2)] == [0.75, 0.375, 0.1875]
+
+
+def test_loops_of_a_batch_run_on_lane_by_lane():
+    f = lambda x, to: lax.while_loop(lambda y: y > to, lambda y: y / 2, x)  # noqa: E731
+    points = jnp.array([6.0, 0.5, 40.0]), jnp.array([1.0, 2.0, 3.0])
+    batch = jax.make_jaxpr(jax.vmap(f))(*points)
+    for more in (0, 1, 4):
+        alone = [run_on(jax.make_jaxpr(f)(*xs), xs, more)[0] for xs in zip(*points, strict=True)]
+        assert run_on(batch, points, more)[0].tolist() == alone
 
 
 def test_a_missing_hessian_of_a_linear_solver_is_a_note():
@@ -132,5 +151,8 @@ def test_the_fixture_takes_tolerances(assert_consistent):
 
 def test_a_loop_that_ends_at_the_very_point_alone_does_not_hang():
     f = lambda x: jax.lax.while_loop(lambda y: y != 1.0, lambda y: y - 0.5, x) * x  # noqa: E731
-    report = check(f, 3.0, backends=["jax"])
-    assert [finding.kind for finding in report.findings if finding.severity == "error"] == []
+    for report in (
+        check(f, 3.0, backends=["jax"]),
+        check(jax.vmap(f), jnp.array([3.0, 2.0]), backends=["jax"]),
+    ):
+        assert [finding.kind for finding in report.findings if finding.severity == "error"] == []

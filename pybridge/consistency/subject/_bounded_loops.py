@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr
 
-from ...jaxprs import Rebuilding, contains
+from ...jaxprs import Rebuilding, contains, select_lanes
 
 # An iteration that converges from elsewhere, or a solver with shorter steps, takes some times the
 # iterations of the given point; a loop of one or two has them from the second number on.
@@ -70,17 +70,17 @@ class _Bounded(Rebuilding):
         self._most, self._note = most, note
 
     def while_loop(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
-        goes_on, body, start = self.opened_loop(eqn, operands)
+        loop = self.opened_loop(eqn, operands)
         end, count = lax.while_loop(
-            lambda state: goes_on(state[0]) & (state[1] < self._most),
-            lambda state: (body(state[0]), state[1] + 1),
-            (start, jnp.zeros((), int)),
+            lambda state: loop.any_goes_on(state[0]) & (state[1] < self._most),
+            lambda state: (loop.step(state[0]), state[1] + 1),
+            (loop.start, jnp.zeros((), int)),
         )
         if self._note is not None:
             jax.debug.callback(self._note, count)
-        is_endless = count >= self._most
+        is_endless = loop.goes_on(end)
         return [
-            jnp.where(is_endless, jnp.nan, y).astype(y.dtype)
+            select_lanes(is_endless, [jnp.full_like(y, jnp.nan)], [y])[0]
             if jnp.issubdtype(y.dtype, np.inexact)
             else y
             for y in end

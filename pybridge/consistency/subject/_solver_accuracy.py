@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr
 
-from ...jaxprs import LOOPS, Rebuilding
+from ...jaxprs import LOOPS, Rebuilding, select_lanes
 from ._bounded_loops import bounded
 from ._compilation import compiled
 from ._places import first_place
@@ -59,17 +59,23 @@ class _RunOn(Rebuilding):
         self._more = more
 
     def while_loop(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
-        goes_on, body, start = self.opened_loop(eqn, operands)
+        loop = self.opened_loop(eqn, operands)
 
-        def condition(state: Any) -> Any:
+        def runs_on(state: Any) -> Any:
             carry, extra = state
-            return goes_on(carry) | (extra < self._more)
+            return loop.goes_on(carry) | (extra < self._more)
 
         def step(state: Any) -> Any:
             carry, extra = state
-            return body(carry), extra + jnp.where(goes_on(carry), 0, 1)
+            more = jnp.where(loop.goes_on(carry), 0, 1)
+            after = [*loop.body(carry), extra + more]
+            if extra.ndim:
+                after = select_lanes(runs_on(state), after, [*carry, extra])
+            return after[:-1], after[-1]
 
-        return list(lax.while_loop(condition, step, (start, jnp.zeros((), int)))[0])
+        lanes = eqn.params["cond_jaxpr"].out_avals[0].shape
+        start = loop.start, jnp.zeros(lanes, int)
+        return lax.while_loop(lambda state: jnp.any(runs_on(state)), step, start)[0]
 
     def scan(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
         params = eqn.params
