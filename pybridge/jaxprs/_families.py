@@ -45,6 +45,9 @@ SOLVERS = frozenset({"custom_linear_solve"})
 # All whose inner programs can be followed, operand by operand.
 FOLLOWED = frozenset({*CALLS, *RULED_CALLS, *BRANCHES, *LOOPS})
 
+# They draw random numbers, which depend on the dtype.
+DRAWING = frozenset("random_bits random_gamma rng_bit_generator rng_uniform threefry2x32".split())
+
 # They hold programs that are no part of the computation's flow: how two numbers are combined, what
 # one device does with its piece of an array, a kernel on references, a transpose.
 OTHER_PROGRAMS = frozenset(

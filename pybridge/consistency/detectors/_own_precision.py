@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 
-import jax
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 
+from ...jaxprs import DRAWING, equations
 from ..findings import Finding
 from ..subject import OwnPrecision, Point, coarsest
 from ._context import Context
@@ -38,9 +40,11 @@ def _compare_values(point: Point, own: OwnPrecision) -> list[Finding]:
     if not gaps or not point.subject.traced:
         return []
     faults: list[RuleFault] = []
-    with contextlib.suppress(Exception):
-        closed = jax.make_jaxpr(lambda *xs: point.subject.call(xs))(*own.xs)
-        faults = faulty_rules(closed, own.xs, 64.0 * own.eps) or faulty_rules(closed, own.xs, 0.0)
+    program = point.subject.own_program
+    if program is not None:
+        with contextlib.suppress(Exception):
+            for eps in (64.0 * own.eps, 0.0):
+                faults = faults or faulty_rules(program, own.xs, eps)
     if not faults:
         gaps = beyond_rounding(gaps)
     return blame_rules(point, own.plain, values, gaps, faults)
@@ -78,12 +82,12 @@ def _other_gradients(point: Point, own: OwnPrecision) -> Iterator[Finding]:
     wide = point.gradients.get(("jax", "reverse"), ())
     if not wide or not own.gradients:
         return
-    eps = own.eps
-    if point.subject.traced:
-        with contextlib.suppress(Exception):
-            eps = max(eps, coarsest(jax.make_jaxpr(lambda *xs: point.subject.call(xs))(*own.xs)))
+    program = point.subject.own_program
+    eps = own.eps if program is None else max(own.eps, coarsest(program))
+    if _draws(program) != _draws(point.subject.jaxpr):
+        return
     if any(_apart(*pair, eps).any() for pair in zip(own.plain, point.plain, strict=True)):
-        return  # the function is another one: random numbers depend on the dtype
+        return  # the function is another one
     harmless = harmless_error(Results(eps, own.xs, own.plain, own.gradients), "reverse")
     for leaf, (narrow, known) in enumerate(zip(own.gradients, wide, strict=True)):
         gap = np.where(_apart(narrow, known, eps), np.abs(narrow - known), 0.0)
@@ -107,6 +111,14 @@ def _other_gradients(point: Point, own: OwnPrecision) -> Iterator[Finding]:
             "this dtype, or keeps numbers of less precision for its backward pass.",
         )
         return
+
+
+def _draws(program: ClosedJaxpr | None) -> Counter[str]:
+    """Count the random numbers of each dtype and shape that a program draws."""
+    found = equations(program) if program is not None else ()
+    return Counter(
+        str([v.aval for v in eqn.outvars]) for eqn in found if eqn.primitive.name in DRAWING
+    )
 
 
 def _apart(narrow: np.ndarray, known: np.ndarray, eps: float) -> np.ndarray:

@@ -38,7 +38,6 @@ from ._kinks import (
 )
 from ._zero_gradients import flat_place
 
-_STOPS = frozenset({"stop_gradient"})
 _BREAKS = ("jump", "vertical")
 _CURVES = 4
 _LOCATED = 3
@@ -219,7 +218,7 @@ def _wrong(context: Context, suspects: list[Line]) -> list[Finding]:
             advice = "It follows from the other value that is computed under differentiation."
             finding = replace(_at(finding, place), advice=advice)
         elif finding.kind == "finite" and closed is not None:
-            finding = _stopped(finding, closed)
+            finding = _on_purpose(finding, closed)
         findings.append(_counted(finding, len(cases)))
     return findings
 
@@ -239,17 +238,31 @@ def _at(finding: Finding, place: Place) -> Finding:
     return replace(finding, location=place.location, primitive=place.primitive)
 
 
-def _stopped(finding: Finding, closed: ClosedJaxpr) -> Finding:
-    """Say that the function stops a gradient, which may be what somebody wants."""
+def _is_own_stop(eqn: Any) -> bool:
     # JAX's own functions stop gradients where that leaves the derivative right.
-    stop = first_place(
-        closed, lambda eqn: eqn.primitive.name in _STOPS and not is_stopped_by_jax(eqn)
-    )
-    if stop == NOWHERE:
-        return _at(finding, flat_place(closed))
-    advice = "The function stops a gradient. Where that is on purpose, the derivative is "
-    advice += "another one on purpose too."
-    return replace(_at(finding, stop), severity="warning", advice=advice)
+    return eqn.primitive.name == "stop_gradient" and not is_stopped_by_jax(eqn)
+
+
+def _draws_gamma(eqn: Any) -> bool:
+    return eqn.primitive.name == "random_gamma"
+
+
+_PURPOSES = {
+    _is_own_stop: "The function stops a gradient. Where that is on purpose, the derivative is "
+    "another one on purpose too.",
+    # Figurnov, Mohamed and Mnih, Implicit Reparameterization Gradients, NeurIPS 2018.
+    _draws_gamma: "The derivative of a gamma sample is that of its distribution, by implicit "
+    "reparametrisation, and not that of the sampler at a fixed key, which differences see.",
+}
+
+
+def _on_purpose(finding: Finding, closed: ClosedJaxpr) -> Finding:
+    """Say that the function has another derivative than its value's, if somebody may want that."""
+    for is_meant, advice in _PURPOSES.items():
+        place = first_place(closed, is_meant)
+        if place != NOWHERE:
+            return replace(_at(finding, place), severity="warning", advice=advice)
+    return _at(finding, flat_place(closed))
 
 
 def _counted(finding: Finding, cases: int) -> Finding:

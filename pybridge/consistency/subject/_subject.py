@@ -18,7 +18,7 @@ from jax.tree_util import keystr
 from ..._errors import ArgumentTypeError, ArgumentValueError, explain, first_line
 from ...finite import double_precision, widen
 from ...interop import JuliaFunction
-from ...jaxprs import contains, raising_line
+from ...jaxprs import RULED_CALLS, SOLVERS, contains, raising_line
 from ._bounded_loops import most_iterations
 from ._precision import coarsest
 
@@ -50,6 +50,7 @@ class Subject:
         wide: whether the function can be run in float64 at all.
         traced: whether JAX can trace it, so that it can be compiled.
         jaxpr: the program that it is for JAX, in `paths`; None where it cannot be traced.
+        own_program: the same in the caller's own precision; None also where it has effects.
     """
 
     def __init__(self, f: Callable[..., Any], args: Sequence[Any]):
@@ -77,8 +78,8 @@ class Subject:
         self.outputs: tuple[str, ...] = ()
         self.shapes: tuple[tuple[int, ...], ...] = ()
         self.dtypes: tuple[np.dtype, ...] = ()
-        self._own_program = self._trace()
-        self._own_value = self.call_plainly() if self._own_program is None else None
+        self.own_program = self._trace()
+        self._own_value = self.call_plainly() if self.own_program is None else None
         if not self.outputs:
             got = "a value without any"
             raise _refuse("a value of floating-point numbers", got, "Return what is computed.")
@@ -87,19 +88,48 @@ class Subject:
     def _prepare(self) -> None:
         """Find out whether it runs in float64, and whether JAX can trace it."""
         for self.wide in (True, False):
-            self.traced, self.jaxpr = False, None
-            with self.precision():
-                with contextlib.suppress(Exception):
-                    self.jaxpr = jax.make_jaxpr(lambda *xs: self.call(xs))(*self.at(self.point))
-                    if contains(self.jaxpr, _CALLBACKS):
-                        # What it declares in float32 only shows where it runs.
-                        jax.block_until_ready(self.call(self.at(self.point)))
-                    self.traced = True
-                    return
-                with contextlib.suppress(Exception):
-                    self.call(self.at(self.point))
-                    return
-        self.wide = False
+            if self._runs() and not (self.wide and self._has_narrow_rules()):
+                return
+
+    def _runs(self) -> bool:
+        """Trace it, or call it where that cannot be; False where neither works."""
+        self.traced, self.jaxpr = False, None
+        with self.precision():
+            with contextlib.suppress(Exception):
+                self.jaxpr = jax.make_jaxpr(lambda *xs: self.call(xs))(*self.at(self.point))
+                if contains(self.jaxpr, _CALLBACKS):
+                    # What it declares in float32 only shows where it runs.
+                    jax.block_until_ready(self.call(self.at(self.point)))
+                self.traced = True
+                return True
+            with contextlib.suppress(Exception):
+                self.call(self.at(self.point))
+                return True
+        return False
+
+    def _has_narrow_rules(self) -> bool:
+        """Tell whether a rule works in the caller's own precision, and not in double precision."""
+        program = self.own_program
+        if program is None or not contains(program, {*RULED_CALLS, *SOLVERS}):
+            return False
+        with double_precision():
+            wide = self._modes(self.point)
+        return bool(self._modes(self.given) - wide)
+
+    def _modes(self, xs: Arrays) -> set[str]:
+        """Find the modes in which JAX traces its derivative at a point."""
+
+        def reverse(*xs: Any) -> Any:
+            ys, pullback = jax.vjp(lambda *xs: self.call(xs), *xs)
+            return pullback(ys)
+
+        modes = {"forward": lambda *xs: self.value_and_tangent(xs, xs), "reverse": reverse}
+        found = set()
+        for name, derivative in modes.items():
+            with contextlib.suppress(Exception):
+                jax.eval_shape(derivative, *xs)
+                found.add(name)
+        return found
 
     def _trace(self) -> ClosedJaxpr | None:
         """Trace with the caller's own arguments; None if that does not show all that happens."""
@@ -116,7 +146,7 @@ class Subject:
         Where the function is the same program each time that it is traced, nothing is run: both
         values are empty.
         """
-        if self._own_program is not None and _is_same(self._own_program, self._trace()):
+        if self.own_program is not None and _is_same(self.own_program, self._trace()):
             return (), ()
         first = self._own_value if self._own_value is not None else self.call_plainly()
         return first, self.call_plainly()

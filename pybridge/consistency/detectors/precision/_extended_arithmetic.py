@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ....jaxprs import DRAWING
 from ._extended_by_jax import run_in_double, run_natively
 from ._precisions import is_inexact, rounded
 
@@ -27,7 +28,7 @@ def run_equation(eqn: Any, ins: list[Any], is_wide: bool) -> list[Any]:
     if operation := ELEMENTWISE.get(name) or STRUCTURAL.get(name):
         outs = operation(*map(_unpacked, ins), **eqn.params)
         outs = outs if isinstance(outs, list) else [outs]
-    elif is_wide and any(is_inexact(v.aval.dtype) for v in eqn.invars):
+    elif is_wide and name not in DRAWING and any(is_inexact(v.aval.dtype) for v in eqn.invars):
         outs = run_in_double(eqn, ins)
     else:
         outs = run_natively(eqn, ins)

@@ -152,13 +152,12 @@ def _names(run: ExtendedRun, steps: Iterable[Step]) -> frozenset[str]:
 
 def _name(run: ExtendedRun, step: Step) -> str:
     """Name an operation as `Loss` does."""
-    numbers = [widened(run.values[place][-1]) for place in step.inputs]
-    if step.primitive in ("mul", "dot_general"):
-        one, other = (np.abs(x).ravel() for x in numbers)
-        return "square" if np.array_equal(one, other) else step.primitive
     power: Any = step.eqn.params["y"] if step.primitive == "integer_pow" else None
-    if step.primitive == "pow" and np.size(numbers[1]):
-        power = np.ravel(numbers[1])[0] if np.ptp(np.real(numbers[1])) == 0 else None
+    if step.primitive in ("mul", "dot_general", "pow"):
+        one, other = (widened(run.values[place][-1]).ravel() for place in step.inputs)
+        if step.primitive != "pow":
+            return "square" if np.array_equal(np.abs(one), np.abs(other)) else step.primitive
+        power = other[0] if other.size and np.ptp(np.real(other)) == 0 else None
     return {2: "square", 0.5: "sqrt"}.get(power, step.primitive)
 
 

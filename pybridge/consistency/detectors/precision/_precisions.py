@@ -35,12 +35,16 @@ def widened(x: Any) -> np.ndarray:
 
 def rounded(x: Any, dtype: Any, is_wide: bool) -> Any:
     """Give a value its precision; what is no real or complex number has the declared one."""
+    if is_key(dtype):
+        return x
+    x, is_complex = np.asarray(x), jnp.issubdtype(dtype, np.complexfloating)
+    if x.dtype.kind == "c" and not is_complex:
+        x = x.real  # as XLA converts
     if not is_inexact(dtype):
-        return x if is_key(dtype) else np.asarray(x).astype(dtype)
+        return x.astype(dtype)
     if is_wide:
-        is_complex = jnp.issubdtype(dtype, np.complexfloating)
-        return np.asarray(x).astype(np.clongdouble if is_complex else np.longdouble)
-    narrow = np.asarray(x).astype(dtype)
+        return x.astype(np.clongdouble if is_complex else np.longdouble)
+    narrow = x.astype(dtype)
     if narrow.dtype.kind == "c":
         return narrow
     # XLA flushes what is too small for a full number of digits.
