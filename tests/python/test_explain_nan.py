@@ -420,9 +420,19 @@ def vjp_with_nan(x):
 vjp_with_nan.defvjp(lambda x: (2.0 * x, x), lambda x, ct: (ct * jnp.inf * 0.0,))
 
 
-@pytest.mark.parametrize("rule", [jvp_with_nan, vjp_with_nan])
-def test_a_rule_that_gives_nan_is_named(rule):
-    why = explain_nan(lambda x: 3.0 * rule(x), 1.0)
+@jax.custom_vjp
+def length(x):
+    return jnp.sqrt(jnp.sum(x * x))
+
+
+length.defvjp(lambda x: (length(x), (x, length(x))), lambda r, ct: (ct * r[0] / r[1],))
+
+
+@pytest.mark.parametrize(
+    "rule, x", [(jvp_with_nan, 1.0), (vjp_with_nan, 1.0), (length, jnp.zeros(2))]
+)
+def test_a_rule_that_gives_nan_is_named(rule, x):
+    why = explain_nan(lambda x: 3.0 * rule(x), x)
     assert why.origin.kind == "rule"
     assert why.origin.operation.rule.startswith(rule.__name__)
     assert why.dropped_by is None
@@ -627,6 +637,65 @@ def test_equal_eigenvalues():
     assert why.cures == ()
     assert "differences of the eigenvalues" in " ".join(str(why).split())
     assert np.isfinite(jax.grad(lambda a: jnp.linalg.eigh(a)[0].sum())(jnp.eye(2))).all()
+
+
+def test_equal_eigenvalues_alone_have_derivatives():
+    def f(x):
+        values = jnp.linalg.eigvalsh(jnp.eye(2) * jnp.sum(x))
+        return jnp.sum(values) + jnp.sum(jnp.where(x > 0, jnp.log(x), 0.0))
+
+    why = explain_nan(f, jnp.array([0.0, 4.0]))
+    assert why.origin.operation.primitive == "log"
+    assert why.further == ()
+    check_cures(why, np.array([2.0, 2.25]))
+
+
+# What is made of a bad value has bad derivatives; the place to mend is where the value arises.
+
+
+def chosen(part):
+    return lambda x: jnp.where(x[0] > 0, part(x), 0.0)
+
+
+def root_of_softmax(x):
+    return jnp.sum(jax.nn.softmax(jnp.log(x)) * x)
+
+
+def direction(x):
+    y = jnp.log(x)
+    return jnp.sum((y / jnp.linalg.norm(y)) ** 2)
+
+
+def share(x):
+    return jax.nn.softmax((x - x) / (x[0] + x[1] - 1.0))[1]
+
+
+def log_of_sum(x):
+    return jax.nn.logsumexp(jnp.log(x))
+
+
+def angle(x):
+    y = jnp.log(x[0] - 1.0)
+    return jnp.arctan2(y, y) ** 2
+
+
+@pytest.mark.parametrize(
+    "part, x, primitive",
+    [
+        (root_of_softmax, [-1.0, 2.0], "log"),
+        (direction, [-1.0, 2.0], "log"),
+        (share, [-1.0, 2.0], "div"),
+        (log_of_sum, [-1.0, 2.0], "log"),
+        (angle, [-1.0, 2.0], "log"),
+    ],
+)
+def test_a_bad_value_is_mended_where_it_arises(part, x, primitive):
+    why = explain_nan(chosen(part), jnp.array(x))
+    assert (why.origin.operation.primitive, why.origin.kind) == (primitive, "leak")
+    assert why.origin.operation.location.function == part.__name__
+    assert why.dropped_by.primitive == "select_n"
+    assert why.further == ()
+    check_cures(why, np.zeros(2))
 
 
 def test_loops_that_are_too_long_stay_closed(monkeypatch):

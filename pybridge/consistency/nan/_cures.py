@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import primitives
 from ._explanation import Cure, Operation, Origin
-from ._leaks import Leak
+from ._leaks import Leak, used_kind
 from ._problem import ModeResult, Problem, differentiate
 from ._rewriting import rewritten
 from ._source_text import (
@@ -79,15 +79,16 @@ def settle(trial: Trial, leaks: Sequence[Leak]) -> tuple[list[Leak], ModeResult 
         The leaks, none of the kind `"maybe"`; and the answer of the patched program where its
         value is the same and its derivative finite, else None.
     """
-
-    def with_likely(kind: str, **change: Any) -> list[Leak]:
-        return [replace(x, kind=kind, **change) if x.kind == "maybe" else x for x in leaks]
-
     answer = _run_all_patches(trial, leaks)
     if answer is None and any(leak.kind == "maybe" for leak in leaks):
-        leaks = with_likely("infinite", patch=None)
+        leaks = [_used(trial.tape, x) if x.kind == "maybe" else x for x in leaks]
         answer = _run_all_patches(trial, leaks)
-    return with_likely("leak"), answer
+    return [replace(x, kind="leak") if x.kind == "maybe" else x for x in leaks], answer
+
+
+def _used(tape: Tape, leak: Leak) -> Leak:
+    kind = used_kind(tape.steps[leak.step], leak.partial, leak.mask)
+    return replace(leak, kind=kind, patch=None)
 
 
 def _run_all_patches(trial: Trial, leaks: Sequence[Leak]) -> ModeResult | None:
@@ -97,11 +98,11 @@ def _run_all_patches(trial: Trial, leaks: Sequence[Leak]) -> ModeResult | None:
     if answer is None:
         return None
     # With the old numbers put back, the derivative must not change: it would if the results
-    # that the patch changed were factors of something that moves.
+    # that the patch changed were factors of something that moves. NaN was none: the value has none.
     restoring = {
         i: replace(patch, restore=True)
         for i, patch in patches.items()
-        if all(np.shape(tape.values[p]) == patch.mask.shape for p in tape.steps[i].outputs)
+        if all(_can_restore(tape.values[p], patch.mask) for p in tape.steps[i].outputs)
     }
     again = trial.run_patched({**patches, **restoring})
     same = again is not None and all(
@@ -109,6 +110,11 @@ def _run_all_patches(trial: Trial, leaks: Sequence[Leak]) -> ModeResult | None:
         for a, b in zip(answer.derivative, again.derivative, strict=True)
     )
     return answer if same else None
+
+
+def _can_restore(value: Any, mask: np.ndarray) -> bool:
+    value = as_numpy(value)
+    return value.shape == mask.shape and not np.isnan(value[mask]).any()
 
 
 def find_cures(
@@ -127,7 +133,7 @@ def find_cures(
         choices = [_choice(trial, leak) for leak, _, _ in explained]
         if len(explained) == 1 and choices[0] is not None:
             cures += _cond_cure(trial, explained[0], choices[0])
-        texts = map(_where_text, explained, choices)
+        texts = dict.fromkeys(map(_where_text, explained, choices))
         cures.append(trial.cure("\n     and: ".join(texts), answer))
     kinds = {leak.kind for leak, _, _ in explained}
     # 0 times infinity as a product of moving factors, or what is infinite: 0 would be wrong.

@@ -213,6 +213,9 @@ def _origin_lines(origin: Origin) -> list[str]:
         "rule": "The rule itself gives nan for a finite cotangent or tangent.",
     }
     reason = reasons.get(origin.kind, "")
+    if origin.kind == "leak" and origin.partial is not None and np.isfinite(origin.partial):
+        reason = "Nothing uses this result. What is made of it has derivatives, which are "
+        reason += "multiplied with 0 all the same, and 0 times this is nan."
     return lines + textwrap.wrap(reason, _WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 

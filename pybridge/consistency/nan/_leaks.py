@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...jaxprs import ELEMENTWISE, RULED_CALLS, SELECTING, Step
+from ._source_text import operation_text
 from ._sweeps import Patch, Sweep
 from ._tape import Tape, all_finite, as_numpy, is_inexact, rule_name
 
@@ -69,7 +70,50 @@ def _reverse_leaks(tape: Tape) -> tuple[list[Leak], dict[int, np.ndarray]]:
                 leaks.append(Leak(i, k, ~np.isfinite(total), "overflow", np.asarray(total)))
                 del sweep.tangents[step.inputs[k]]
             sweep.add(step, {k: ct})
-    return leaks, sweep.tangents
+    return _from_bad_values(sweep, leaks), sweep.tangents
+
+
+def _from_bad_values(sweep: Sweep, leaks: list[Leak]) -> list[Leak]:
+    """Replace leaks in what is made of a bad value by one where that value arises.
+
+    They are replaced where one of them has no patch, as in `div(nan, nan)`, where both operands are
+    bad, or where the user did not write it: nobody can change what JAX's own functions do.
+    """
+    tape = sweep.tape
+    unused = {x.step: x.patch for x in leaks if x.kind in ("leak", "maybe")}
+    sources = {i: _bad_operands(tape, tape.steps[i]) for i in unused}
+    hidden = (i for i, patch in unused.items() if patch is None or not _is_written(tape.steps[i]))
+    arisen = set().union(*(sources[i] for i in hidden))
+    kept = [leak for leak in leaks if not sources.get(leak.step, set()) & arisen]
+    known = {leak.step for leak in kept}
+    kept += [leak for i in arisen - known if (leak := _value_leak(sweep, i)) is not None]
+    return sorted(kept, key=lambda leak: -leak.step)
+
+
+def _is_written(step: Step) -> bool:
+    return bool(operation_text(step.line, step.primitive)[0])
+
+
+def _bad_operands(tape: Tape, step: Step) -> set[int]:
+    """List the steps in which the operands of a step that are not finite arise."""
+    values = {p: as_numpy(tape.values[p]) for p in step.inputs if tape.active[p]}
+    arisen = {_source(tape, p) for p, value in values.items() if not all_finite(value)}
+    return {i for i in arisen if i is not None}
+
+
+def _value_leak(sweep: Sweep, i: int) -> Leak | None:
+    """Make a leak of a step whose value is not finite; None where no operand mends that."""
+    tape, step = sweep.tape, sweep.tape.steps[i]
+    ones = [np.ones_like(as_numpy(tape.values[place])) for place in step.outputs]
+    mask = ~np.isfinite(as_numpy(tape.values[step.outputs[0]]))
+    shapes = {k: np.shape(tape.values[p]) for k, p in enumerate(step.inputs) if tape.active[p]}
+    masks = {k: mask if s == mask.shape else np.ones(s, bool) for k, s in shapes.items()}
+    for patch in _patches(tape, step, masks, True):
+        operands = patch.apply(tape.inputs_of(step))
+        if patch.operand in shapes and all(map(all_finite, tape.run_again(step, operands))):
+            partial = sweep.carry(step, ones)[patch.operand]
+            return Leak(i, patch.operand, patch.mask, "leak", partial, patch)
+    return None
 
 
 def _forward_leaks(tape: Tape, cotangents: Mapping[int, np.ndarray]) -> list[Leak]:
@@ -110,8 +154,11 @@ def _mend_reverse(
         if unused[k].any():
             leaks.append(Leak(i, k, unused[k], "leak", partials[k], patch))
         if (used := mask & ~unused[k]).any():
-            leaks.append(Leak(i, k, used, _kind(step, partials[k], mask), partials[k]))
-    return _finite(mended)
+            leaks.append(Leak(i, k, used, used_kind(step, partials[k], mask), partials[k]))
+    return {
+        k: np.where(np.isfinite(ct), ct, np.where(unused.get(k, np.False_), 0.0, 1.0))
+        for k, ct in mended.items()
+    }
 
 
 def _mend_forward(
@@ -139,19 +186,15 @@ def _mend_forward(
                 break
         leaks.append(Leak(i, operand, unused, "leak", partial, patch))
     if (used := mask & ~unused).any():
-        leaks.append(Leak(i, operand, used, _kind(step, partial, used), partial))
-    return _finite(mended)
+        leaks.append(Leak(i, operand, used, used_kind(step, partial, used), partial))
+    return {k: np.where(np.isfinite(out), out, 1.0) for k, out in mended.items()}
 
 
 def _ones(tangents: list[Any]) -> list[Any]:
     return [None if tangent is None else np.ones_like(tangent) for tangent in tangents]
 
 
-def _finite(tangents: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-    return {k: np.where(np.isfinite(x), x, 1.0) for k, x in tangents.items()}
-
-
-def _kind(step: Step, partial: np.ndarray, mask: np.ndarray) -> str:
+def used_kind(step: Step, partial: np.ndarray, mask: np.ndarray) -> str:
     """Say why a derivative is not finite where it is used."""
     if partial.shape == mask.shape and all_finite(partial[mask]):
         return "overflow"
@@ -188,7 +231,7 @@ def find_drop(tape: Tape, leak: Leak) -> tuple[int, int] | None:
     Returns:
         The number of the step, and which of its inputs holds the elements.
     """
-    sweep = _begin_at_result(tape, leak, 1.0)
+    sweep, stop = _begin_at_result(tape, leak, 1.0), None
     for j, step, given in sweep.steps(leak.step + 1):
         outs = sweep.carry(step, given) if _any_nonzero(given) else {}
         if step.primitive in _ELEMENTWISE:
@@ -196,7 +239,9 @@ def find_drop(tape: Tape, leak: Leak) -> tuple[int, int] | None:
         alive = {k: out != 0 for k, out in outs.items()}  # NaN differs from zero as well
         if outs and step.eqn is not None:
             entry = next(k for k, x in enumerate(given) if x is not None and x.any())
-            if not any(mask.any() for mask in alive.values()):
+            if step.primitive == "stop_gradient":  # another path may lead to the results
+                stop = stop or (j, entry)
+            elif not any(mask.any() for mask in alive.values()):
                 return j, entry
             entering = given[entry] != 0
             for mask in alive.values():
@@ -204,7 +249,7 @@ def find_drop(tape: Tape, leak: Leak) -> tuple[int, int] | None:
                     if (entering & ~mask).any():
                         return j, entry
         sweep.add(step, {k: mask * 1.0 for k, mask in alive.items()})
-    return None
+    return stop
 
 
 def _carried(tape: Tape, step: Step, given: list[Any], k: int, out: np.ndarray) -> np.ndarray:
@@ -275,13 +320,18 @@ def first_bad_value(tape: Tape) -> int | None:
         The number of the step, or of the one that uses a constant that is not finite; None
         where an argument is not finite already.
     """
-    made_by = {place: i for i, step in enumerate(tape.steps) for place in step.outputs}
     values = {place: as_numpy(tape.values[place]) for place in tape.outputs}
     place = min(
         (p for p in tape.outputs if not all_finite(values[p])),
         key=lambda p: not np.isnan(values[p]).any(),
     )
-    lanes, i = ~np.isfinite(values[place]), None
+    return _source(tape, place)
+
+
+def _source(tape: Tape, place: int) -> int | None:
+    """Find the step from which the NaN, or else the infinity, in a value comes."""
+    made_by = {place: i for i, step in enumerate(tape.steps) for place in step.outputs}
+    lanes, i = ~np.isfinite(as_numpy(tape.values[place])), None
     while place in made_by:
         i = made_by[place]
         step, nan = tape.steps[i], np.isnan(as_numpy(tape.values[place])[lanes]).any()

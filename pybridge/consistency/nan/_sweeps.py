@@ -13,7 +13,7 @@ import numpy as np
 
 from ...jaxprs import Step, bound_equation
 from ._problem import ModeResult
-from ._tape import Tape, as_numpy, is_inexact
+from ._tape import Tape, all_finite, as_numpy, is_inexact
 
 # A step that is differentiated as often as this, in a loop, is worth a compilation.
 _OFTEN = 4
@@ -80,6 +80,9 @@ class Sweep:
             cuts = tape.joins(step) is self.is_reverse
             outs = list(arrays[0]) if cuts else [np.stack(arrays)]
             return {k: outs[k] for k in leaving}
+        # As in JAX, what no cotangent or tangent comes to is not multiplied with a zero.
+        entering = tuple(k for k in entering if given[k] is not None)
+        active, inexact = (active, entering) if self.is_reverse else (entering, inexact)
         dtypes = [jnp.result_type(tape.values[places[k]]) for k in entering]
         tangents = list(map(jnp.asarray, map(filled, entering), dtypes))
         values = tape.inputs_of(step) if values is None else list(values)
@@ -178,7 +181,8 @@ def run_patched(tape: Tape, patches: Mapping[int, Patch], mode: str) -> ModeResu
         for place, out in zip(step.outputs, tape.run_again(step, inputs[i]), strict=True):
             if patch and patch.restore and is_inexact(out):
                 out = jnp.where(patch.mask, tape.values[place], out)
-            if tape.active[place]:  # what is behind a stop_gradient stays as it was
+            # What is behind a stop_gradient stays as it was, unless it was bad as well.
+            if tape.active[place] or not all_finite(values[place]):
                 values[place] = out
                 changed.add(place)
     sweep = Sweep(tape, mode)
