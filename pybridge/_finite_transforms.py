@@ -9,8 +9,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from .finite import as_given, as_jax, finite_gradient, finite_hessian, finite_jacobian, finite_jvp
-from .interop import JuliaFunction
+from ._errors import ArgumentTypeError, explain
+from .finite import (
+    as_given,
+    as_jax,
+    finite_gradient,
+    finite_hessian,
+    finite_jacobian,
+    finite_jvp,
+    is_inexact,
+)
+from .interop import JuliaFunction, julia_derivatives
 
 
 def value_and_grad(
@@ -21,20 +30,10 @@ def value_and_grad(
     has_aux: bool,
 ) -> tuple[Any, tuple[Any, ...]]:
     """Value (with `has_aux`, value and aux) and one gradient for each argument in `numbers`."""
-    aux: Any = None
-    first = True
-
-    def scalar(*xs: Any) -> Any:
-        nonlocal aux, first
-        out = f(*xs, **kwargs)
-        if not has_aux:
-            return out
-        value, extra = out
-        if first:  # the first call is at the point itself
-            aux, first = extra, False
-        return value
-
-    found = finite_gradient(scalar, args, numbers, convert=_convert(f))
+    function, convert = functools.partial(f, **kwargs), _convert(f)
+    aux = _aux(function, args, convert) if has_aux else None
+    scalar = (lambda *xs: function(*xs)[0]) if has_aux else function
+    found = finite_gradient(scalar, args, numbers, convert=convert)
     gradients = tuple(
         jax.tree_util.tree_map(_as_argument, found.derivative[i], args[n])
         for i, n in enumerate(numbers)
@@ -43,12 +42,29 @@ def value_and_grad(
     return ((value, aux) if has_aux else value), gradients
 
 
+def _aux(f: Callable[..., Any], args: tuple[Any, ...], convert: Any) -> Any:
+    """Call once, in the caller's own precision, for what is beside the value."""
+    out = f(*jax.tree.map(lambda x: convert(np.asarray(x), x) if is_inexact(x) else x, args))
+    if not isinstance(out, tuple | list) or len(out) != 2:
+        raise ArgumentTypeError(
+            explain(
+                "grad with has_aux",
+                expected="a function whose value is a pair (value, aux)",
+                got=f"a {type(out).__name__}",
+                fix="Return both, or leave has_aux out.",
+            )
+        )
+    return out[1]
+
+
 def jvp(
     f: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Any, Any]:
     """Value and tangent of the value."""
-    found = finite_jvp(f, primals, tangents, convert=_convert(f))
-    return _narrow(found.value, primals), _narrow(found.derivative, primals)
+    likened = julia_derivatives.tangents_like(primals, tangents)
+    found = finite_jvp(f, primals, likened, convert=_convert(f))
+    value = _narrow(found.value, primals)
+    return value, jax.tree.map(_as_tangent, value, _narrow(found.derivative, primals))
 
 
 def jacobian(
@@ -79,6 +95,11 @@ def _as_argument(derivative: np.ndarray, x: Any) -> Any:
     dtype = x.dtype if hasattr(x, "dtype") else jax.dtypes.canonicalize_dtype(np.result_type(x))
     narrow = np.asarray(derivative).astype(dtype)
     return jax.numpy.asarray(narrow) if not isinstance(x, np.ndarray) else narrow
+
+
+def _as_tangent(value: Any, tangent: Any) -> Any:
+    """Give the tangent of an integer JAX's dtype for it."""
+    return tangent if is_inexact(value) else np.zeros(np.shape(value), jax.dtypes.float0)
 
 
 def _narrow(tree: Any, args: Any) -> Any:

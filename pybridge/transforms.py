@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -105,7 +106,7 @@ def value_and_grad(
 
     The twin in Julia is `PyBridge.value_and_gradient`.
     """
-    system = _system(f, backend)
+    system, argnums = _system(f, backend), _as_ints(argnums)
     if system == "jax":
         return _checked(jax.value_and_grad(f, argnums=argnums, has_aux=has_aux), f, argnums)
 
@@ -245,7 +246,7 @@ def jacobian(
 
     The twin in Julia is `PyBridge.jacobian`.
     """
-    system = _system(f, backend)
+    system, argnums = _system(f, backend), _as_ints(argnums)
     if system == "jax":
         return _checked(jax.jacrev(f, argnums=argnums), f, argnums)
 
@@ -288,7 +289,7 @@ def hessian(
 
     The twin in Julia is `PyBridge.hessian`.
     """
-    system = _system(f, backend)
+    system, argnums = _system(f, backend), _as_ints(argnums)
     if system == "jax":
         return _checked(jax.hessian(f, argnums=argnums), f, argnums)
 
@@ -341,6 +342,11 @@ def _lowering() -> Any:
     from .lowering import derivatives
 
     return derivatives
+
+
+def _as_ints(argnums: Any) -> Argnums:
+    """Make Python's ints of NumPy's, which JAX takes for several."""
+    return jax.tree.map(lambda n: int(n) if isinstance(n, Integral) else n, argnums)
 
 
 def _numbers(args: tuple[Any, ...], argnums: Argnums) -> tuple[int, ...]:

@@ -127,21 +127,21 @@ function PyBridge.pushforward(::MooncakeBackend, f, args::Tuple, tangents::Tuple
 end
 
 function push_forward(f, args, tangents)
-    signature = Tuple{map(Core.Typeof, (f, args...))...}
+    duals = map((x, ẋ) -> Dual(x, as_tangent(x, ẋ)), args, tangents)
+    out = push_duals(Dual(f, Mooncake.zero_tangent(f)), duals...)
+    y = Mooncake.primal(out)
+    return y, PyBridge.dense(y, natural(y, Mooncake.tangent(out)))
+end
+
+function push_duals(duals...)
+    signature = Tuple{map(Core.Typeof ∘ Mooncake.primal, duals)...}
     key, world = (ForwardMode, signature), Base.get_world_counter()
     rule = take_rule(key) do
         Mooncake.build_frule(Mooncake.get_interpreter(ForwardMode), signature)
     end
-    out = push_forward(rule, f, args, tangents)
+    out = Base.invokelatest(rule, duals...)
     put_back(key, rule, world)
     return out
-end
-
-function push_forward(rule, f, args, tangents)
-    duals = map((x, ẋ) -> Dual(x, as_tangent(x, ẋ)), args, tangents)
-    out = rule(Dual(f, Mooncake.zero_tangent(f)), duals...)
-    y = Mooncake.primal(out)
-    return y, PyBridge.dense(y, natural(y, Mooncake.tangent(out)))
 end
 
 # Forward over reverse.

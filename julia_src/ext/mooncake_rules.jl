@@ -65,3 +65,20 @@ end
 Mooncake.@mooncake_overlay PyBridge.Lowering.linear_solve_as(
     mode::PyBridge.Lowering.Mode, args...
 ) = PyBridge.Lowering.solve_by_residual(PyBridge.Lowering.run_solver, args...)
+
+# Python cannot be looked into. Going forward, a JAX function is pushed through by JAX; what is left
+# are derivatives of its rule.
+Mooncake._is_primitive(
+    ::Type{MinimalCtx}, ::Type{ForwardMode}, ::Type{<:Tuple{PyBridge.JaxFunction,Vararg}}) = true
+function Mooncake.frule!!(f::Dual{PyBridge.JaxFunction}, xs::Dual...)
+    args = map(Mooncake.primal, xs)
+    y, ẏ = PyBridge.jax_jvp(
+        Mooncake.primal(f), args, map(natural, args, map(Mooncake.tangent, xs)))
+    return Dual(y, as_tangent(y, ẏ))
+end
+
+Mooncake._is_primitive(
+    ::Type{MinimalCtx}, ::Type{ForwardMode}, ::Type{<:Tuple{typeof(PyBridge.jax_vjp),Vararg}}) = true
+Mooncake.frule!!(::Dual{typeof(PyBridge.jax_vjp)}, ::Dual...) = PyBridge.refuse(MooncakeBackend(),
+    "second derivatives of a function that calls a JAX function",
+    "Use \"zygote\" or \"forwarddiff\".")

@@ -10,8 +10,9 @@ named tuples for the fields of structs.
 """
 natural(x, t) = t isa Mooncake.NoTangent ? ChainRulesCore.NoTangent() : of_tangent(x, t)
 of_tangent(x::Continuous, t) = t
-of_tangent(x::AbstractArray{<:Continuous}, t) = memory_of(x, t)
+of_tangent(x::Array{<:Continuous}, t) = t
 of_tangent(x::Array, t) = map(natural, x, t)
+of_tangent(x::AbstractArray{<:Continuous}, t) = Base.invokelatest(push_elements, x, t)
 of_tangent(x::Union{Tuple,NamedTuple}, t) = map(natural, x, t)
 function of_tangent(x, t)
     names = fieldnames(typeof(t.fields))
@@ -26,10 +27,6 @@ of_field(x, name, t::Mooncake.PossiblyUninitTangent) =
 Mooncake.arrayify(x::PyBridge.Running, t::Mooncake.TangentOrFData) =
     x, PyBridge.Running(last(Mooncake.arrayify(x.array, Mooncake._fields(t).array)))
 
-"The numbers of an array's tangent, as an array like it: those of a view lie in its parent's."
-memory_of(x, t::Array) = t
-memory_of(x, t) = last(Mooncake.arrayify(x, Mooncake.fdata(t)))
-
 """
     as_tangent(x, x̄)
 
@@ -43,15 +40,29 @@ function filled(t, x, x̄)
     return t isa Mooncake.NoTangent || x̄ isa NoGradient ? t : filled_with(x̄, t, x)
 end
 filled_with(x̄, t::T, x::Continuous) where {T} = T <: Real ? T(real(x̄)) : T(x̄)
-filled_with(x̄, t, x::AbstractArray{<:Continuous}) =
-    (copyto!(memory_of(x, t), PyBridge.dense(x, x̄)); t)
+filled_with(x̄, t, x::Array{<:Continuous}) = copyto!(t, PyBridge.dense(x, x̄))
 filled_with(x̄, t, x::Array) = map!(filled, t, t, x, x̄)
+filled_with(x̄, t, x::AbstractArray{<:Continuous}) =
+    Base.invokelatest(pull_elements, x, PyBridge.dense(x, x̄))
 filled_with(x̄, t, x::Tuple) = ntuple(i -> filled(t[i], x[i], x̄[i]), length(x))
 filled_with(x̄, t, x::NamedTuple) = filled_fields(x̄, t, x)
-filled_with(x̄, t::T, x) where {T<:Mooncake.Tangent} = T(filled_fields(x̄, t.fields, x))
-function filled_with(x̄, t::Mooncake.MutableTangent, x)
+filled_with(x̄, t, x) = filled_struct(x̄, t, x)
+filled_struct(x̄, t::T, x) where {T<:Mooncake.Tangent} = T(filled_fields(x̄, t.fields, x))
+function filled_struct(x̄, t::Mooncake.MutableTangent, x)
     t.fields = filled_fields(x̄, t.fields, x)
     return t
+end
+
+# What a view, a transpose or a `Symmetric` shows of its parent, twice perhaps, is for its own
+# `getindex` to say.
+pull_elements(x, x̄) = last(run_back(run_forth((elements, x)), x̄))
+push_elements(x, t) = Mooncake.tangent(push_duals(Dual(elements, Mooncake.NoTangent()), Dual(x, t)))
+function elements(x)
+    y = Array{eltype(x)}(undef, size(x))
+    for (i, j) in zip(eachindex(y), eachindex(IndexCartesian(), x))
+        y[i] = x[j]
+    end
+    return y
 end
 
 function filled_fields(x̄, fields::NamedTuple{names}, x) where {names}

@@ -94,6 +94,17 @@ function Base.showerror(io::IO, e::NonScalarError)
         ". Use jacobian or vjp, or reduce the value, for example with sum.")
 end
 
+"""
+    NoAuxiliaryError(summary)
+
+Thrown when the gradient of a function is asked for that returns no pair of a value and something else.
+"""
+struct NoAuxiliaryError <: Exception
+    summary::String
+end
+Base.showerror(io::IO, e::NoAuxiliaryError) = print(io, "grad with has_aux: expected a function whose ",
+    "value is a pair (value, aux), got ", e.summary, ". Return both, or leave has_aux out.")
+
 function refuse(b::AbstractBackend, what, instead)
     check_available(b) || throw(BackendNotLoadedError(b))
     throw(UnsupportedModeError(b, what, instead))
@@ -162,8 +173,7 @@ function value_aux_and_gradient(b::AbstractBackend, f, args, argnums)
 end
 
 split_aux(out::Tuple{Any,Any}) = out
-split_aux(out) = throw(ArgumentError(
-    "grad with has_aux: expected the function to return (value, aux), got $(describe_value(out))"))
+split_aux(out) = throw(NoAuxiliaryError(describe_value(out)))
 
 aux_seed(::AbstractBackend, out) = (one(first(out)), NoTangent())
 

@@ -165,6 +165,10 @@ function (f::JaxFunction)(args...)
     return jax_call(carrier(args), f, args)
 end
 
+Core.kwcall(keywords::NamedTuple, f::JaxFunction, args...) = throw(ArgumentError(
+    "$f: expected positional arguments alone, got the keywords $(join(keys(keywords), ", ")). Set them " *
+    "in Python, as in `pb.to_julia(lambda x: f(x, k=2.0))`."))
+
 # What carries a derivative through a call. The extensions of ForwardDiff and Tracker add
 # their own, for their numbers and arrays.
 abstract type AbstractCarrier end

@@ -56,6 +56,29 @@ function plain_tree(x̿::Tangent)
 end
 
 """
+    jax_jvp(f, args, ẋs) -> (y, ẏ)
+
+Push tangents through a JAX function. A number and its tangent lie side by side, as in a dual number
+with one partial.
+"""
+function jax_jvp(f::JaxFunction, args, ẋs)
+    trees = map(plain, args)
+    xs = sendable(trees)
+    sent = maptree((x, ẋ) -> is_inexact(x) ? side_by_side(x, ẋ) : x, xs, dense(trees, ẋs))
+    mask = join(Int(is_inexact(x)) for x in leaves(xs))
+    pairs, _ = ask(f.reference, request("call", "value", sent; mask, counts="1"), leaves(sent))
+    y = maptree(pair -> has_tangent(pair) ? one_side(pair, 1) : pair, pairs)
+    ẏs = Any[one_side(pair, 2) for pair in leaves(pairs) if has_tangent(pair)]
+    return y, regrow!(ẏs, y)
+end
+
+side_by_side(x::Number, ẋ) = [x, oftype(x, ẋ)]
+side_by_side(x::Array, ẋ) = stack((x, oftype(x, ẋ)); dims=1)
+has_tangent(pair) = pair isa Array && is_inexact(pair)
+one_side(pair::Vector, i) = pair[i]
+one_side(pair::Array, i) = copy(selectdim(pair, 1, i))
+
+"""
     pull_twice(f, args, y, ȳ, x̿s) -> (of_args, of_ȳ)
 
 Pull `x̿s` back through the pullback of `f`, as a function of the arguments and of `ȳ`:

@@ -19,7 +19,8 @@ struct NothingSpec end
 """
     UnsupportedValueError(type)
 
-Thrown when a Julia function returns something that has no place in an array program.
+Thrown when a Julia function returns something that has no place in an array program, or a JAX
+function is given it.
 """
 struct UnsupportedValueError <: Exception
     type::Type
@@ -27,7 +28,7 @@ end
 function Base.showerror(io::IO, e::UnsupportedValueError)
     print(io, "expected numbers, arrays of numbers, tuples, named tuples, vectors, dictionaries or ",
         "structs of them, got a ", e.type, ". Numbers may be Bool, Int8 to Int64, UInt8 to UInt64, Float16 to Float64, ",
-        "ComplexF32 and ComplexF64; convert the value before returning it.")
+        "ComplexF32 and ComplexF64; convert the value first.")
 end
 
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 from .._backends import NAMES, Backend, row
@@ -58,7 +59,7 @@ def check(
         ArgumentTypeError: `f` is not callable, or nothing in its arguments or its value is
             floating-point.
         ArgumentValueError: `f` raises at the given point, `probes` names none, `backends` is
-            empty, or `rtol` or `atol` is negative.
+            empty, or `rtol`, `atol` or `seed` is negative.
         UnknownBackendError: `backends` names no AD system.
 
     Example:
@@ -75,6 +76,15 @@ def check(
     """
     say = progress or (lambda text: None)
     chosen = check_names(probes)
+    if not isinstance(seed, Integral) or seed < 0:
+        raise ArgumentValueError(
+            explain(
+                "pb.check",
+                expected="an integer of at least 0 as `seed`",
+                got=repr(seed),
+                fix="Leave it out for 0.",
+            )
+        )
     allowed = Allowed(rtol, atol)
     rows = backends_for(f, backends)
     say("calling the function")

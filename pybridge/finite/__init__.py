@@ -32,6 +32,7 @@ from ._points import directional_derivative as directional_derivative
 from ._precision import double_precision as double_precision
 from ._program import as_given as as_given
 from ._program import as_jax as as_jax
+from ._program import is_inexact as is_inexact
 from ._program import widen as widen
 from ._tolerances import TOLERANCES as TOLERANCES
 from ._tolerances import Tolerances as Tolerances

@@ -13,8 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
-from .._errors import ArgumentTypeError, BridgeError, explain
+from .._errors import ArgumentTypeError, BridgeError, UnsupportedModeError, explain, first_line
 from ._differences import Curve
 from ._mixed import mixed_derivative
 from ._points import CurveDerivative, differentiate_curve
@@ -48,8 +49,29 @@ class Program:
         self._f, self._convert = f, convert
         self._leaves, self._tree = jax.tree.flatten(tuple(args))
         self.inexact = [i for i, leaf in enumerate(self._leaves) if is_inexact(leaf)]
+        if any(isinstance(leaf, Tracer) for leaf in self._leaves):
+            raise UnsupportedModeError(
+                explain(
+                    "finite differences",
+                    expected="numbers",
+                    got="values that JAX traces",
+                    fix="Call them outside of jit, vmap and grad; inside, use JAX's own modes.",
+                )
+            )
         self.point = {i: widen(self._leaves[i]) for i in self.inexact}
-        self.value, self.origin = self._call({})
+        try:
+            self.value, self.origin = self._call({})
+        except TypeError as error:
+            f(*args)  # an error of the function's own is the user's to see
+            raise ArgumentTypeError(
+                explain(
+                    "finite differences",
+                    expected="a function that runs in float64, where differences have their digits",
+                    got=first_line(error),
+                    fix="Give its constants the dtype of the arguments, as in "
+                    "jnp.zeros((), x.dtype). pb.check takes such a function in its own precision.",
+                )
+            ) from error
         leaves, self.out_tree = jax.tree.flatten(self.value)
         self.out_shapes = [np.shape(leaf) for leaf in leaves]
 

@@ -324,7 +324,17 @@ def _cast(t: Any, x: Any, what: str) -> np.ndarray:
         )
     if getattr(t, "dtype", None) == jax.dtypes.float0:
         return np.zeros(np.shape(x), _dtype(x))
-    return as_leaf(t, what).astype(_dtype(x))
+    t = as_leaf(t, what)
+    if np.iscomplexobj(t) and not np.issubdtype(_dtype(x), np.complexfloating):
+        raise ArgumentTypeError(
+            explain(
+                what,
+                expected=f"real numbers for a value of dtype {_dtype(x)}",
+                got=f"complex ones of dtype {t.dtype}",
+                fix="Take the real part, or make the value complex.",
+            )
+        )
+    return t.astype(_dtype(x))
 
 
 def _split(

@@ -48,6 +48,7 @@ def directly(function: int, first: int, second: int, third: int, keep: Any) -> i
 _ERRORS: dict[str, type[BridgeError]] = {
     "BackendNotLoadedError": BackendNotLoadedError,
     "DetectionError": DetectionError,
+    "NoAuxiliaryError": ArgumentTypeError,
     "NonScalarError": ArgumentTypeError,
     "NotCallableError": ArgumentTypeError,
     "OutOfBoundsError": IndexOutOfBoundsError,

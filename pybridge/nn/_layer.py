@@ -274,9 +274,18 @@ def check_trees(layer: Layer, params: Any, state: Any) -> None:
     """Refuse parameters or state of another tree or shape than `layer.init` gives.
 
     Raises:
-        ArgumentTypeError: the tree differs; the message has both.
+        ArgumentTypeError: it is no layer, or the tree differs; the message has both.
         ArgumentValueError: a leaf has another shape; the message has its path.
     """
+    if not isinstance(layer, Layer):
+        raise ArgumentTypeError(
+            explain(
+                "pybridge.nn",
+                expected="a layer",
+                got=f"a {type(layer).__name__}",
+                fix="A Flux model becomes one by `from_flux`.",
+            )
+        )
     for name, expected, got in zip(
         ("params", "state"), _trees(layer), (params, state), strict=True
     ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -110,6 +110,15 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     The Julia twin is `PyBridge.switch`, whose index counts from 1.
     """
     index = _checked_index(index)
+    if not isinstance(branches, Iterable):
+        raise ArgumentTypeError(
+            explain(
+                "pb.switch",
+                expected="a sequence of functions",
+                got=f"a {type(branches).__name__}",
+                fix="Put them into a list: `pb.switch(index, [f, g], *operands)`.",
+            )
+        )
     branches = tuple(branches)
     if not branches:
         raise ArgumentValueError(

@@ -108,7 +108,7 @@ def as_array(where: str, x: Any) -> jax.Array:
     """
     try:
         return jnp.asarray(x)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:  # of None, a ragged list
         raise ArgumentTypeError(
             explain(
                 where,

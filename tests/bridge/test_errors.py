@@ -164,7 +164,7 @@ def test_wrong_tangent():
 
 
 def test_has_aux_without_aux(system):
-    with pytest.raises(pb.JuliaError, match=r"\(value, aux\)"):
+    with pytest.raises(pb.ArgumentTypeError, match=r"\(value, aux\)"):
         pb.value_and_grad(pb.from_julia("x -> x"), has_aux=True, backend=system)(2.0)
 
 

@@ -164,6 +164,11 @@ def test_what_flux_lacks_is_named_with_its_path(layer, text):
         nn.to_flux(layer, *layer.init(jax.random.key(0)))
 
 
+def test_to_flux_wants_a_layer():
+    with pytest.raises(pb.ArgumentTypeError, match="expected a layer, got a int"):
+        pb.nn.to_flux(3, {}, {})
+
+
 def test_to_flux_refuses_the_arrays_of_another_layer():
     layer, other = nn.Dense(2, 3), nn.Dense(2, 4)
     with pytest.raises(pb.ArgumentValueError, match="'bias'"):

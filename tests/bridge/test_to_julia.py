@@ -250,6 +250,56 @@ def test_forward_over_reverse_with_a_constant_cotangent_and_without(julia, x64):
     np.testing.assert_allclose(only_cotangent, 6 * jnp.sum(slope), rtol=1e-12)
 
 
+# Of what a wrapper shows, some is in its parent once and here twice, and some is constant.
+WRAPPED = """g -> begin
+    L = PyBridge.LinearAlgebra
+    x -> g(x') + g(view(x, [1, 1], 2:3)) + g(L.Symmetric(x)) + g(L.UnitLowerTriangular(x)) +
+        g(PermutedDimsArray(x, (2, 1))) + g(L.Diagonal(x)) + g(reshape(x', 3, 3))
+end"""
+
+
+def weighted(x):
+    return jnp.sum(jnp.sin(x) * jnp.arange(x.size).reshape(x.shape))
+
+
+def of_wrapped(x):
+    symmetric = jnp.triu(x) + jnp.triu(x, 1).T
+    unit = jnp.tril(x, -1) + jnp.eye(3)
+    parts = (x.T, x[jnp.array([0, 0]), 1:3], symmetric, unit, x.T, jnp.diag(jnp.diag(x)))
+    # Julia's reshape runs down the columns.
+    return sum(map(weighted, parts)) + weighted(x.T)
+
+
+@pytest.mark.parametrize("system", ["zygote", "forwarddiff", "mooncake"])
+def test_arguments_that_are_views_of_others(julia, x64, system):
+    f = pb.from_julia(julia(WRAPPED)(pb.to_julia(weighted)))
+    x, v = np.random.default_rng(0).normal(size=(2, 3, 3))
+    np.testing.assert_allclose(pb.grad(f, backend=system)(x), jax.grad(of_wrapped)(x), atol=1e-12)
+    if system != "zygote":
+        got = pb.jvp(f, (x,), (v,), backend=system)[1]
+        np.testing.assert_allclose(got, jax.jvp(of_wrapped, (x,), (v,))[1], atol=1e-12)
+
+
+def test_mooncake_pushes_through_a_jax_function(julia, x64):
+    def g(t):
+        return jnp.sum(t.a**2) * t.b, jnp.argmax(t.a), jnp.sin(t.a) + 1j * t.n
+
+    h = pb.from_julia(julia("g -> (x, n) -> g((; a=x, b=x[1], n))")(pb.to_julia(g)))
+    x, v = np.array([1.0, -2.0, 0.5]), np.array([0.3, 0.1, -1.0])
+    (value, place, wave), (of_value, _, of_wave) = pb.jvp(h, (x, 3), (v, 0), backend="mooncake")
+    np.testing.assert_allclose([value, of_value], [5.25, 5.25 * 0.3 + 2 * x @ v], rtol=1e-14)
+    assert int(place) == 0
+    np.testing.assert_allclose(wave, np.sin(x) + 3j, rtol=1e-14)
+    np.testing.assert_allclose(of_wave, np.cos(x) * v, rtol=1e-14)
+
+
+@pytest.mark.nightly  # a minute
+def test_mooncake_refuses_second_derivatives_of_a_jax_function(julia, x64):
+    f = pb.from_julia(julia("g -> x -> g(x) * x[1]")(pb.to_julia(wave)))
+    with pytest.raises(pb.UnsupportedModeError, match="calls a JAX function"):
+        pb.hessian(f, backend="mooncake")(np.ones(2))
+
+
 SECOND = {
     "zygote": "Zygote.gradient(x -> sum(abs2, Zygote.gradient(h, x, y)[1]), x)[1]",
     "tracker": """Tracker.data(Tracker.gradient(x; nest=true) do x
@@ -458,6 +508,8 @@ def test_results_without_an_equal_in_julia():
 def test_arguments_that_are_no_arrays(julia):
     with pytest.raises(Exception, match="convert the value"):
         julia('g -> g("text")')(pb.to_julia(lambda x: x))
+    with pytest.raises(Exception, match="positional arguments alone, got the keywords k, m"):
+        julia("g -> g(1.0; k=2, m=3)")(pb.to_julia(lambda x: x))
 
 
 # --- errors -----------------------------------------------------------------------------------

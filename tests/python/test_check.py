@@ -162,6 +162,12 @@ def test_a_function_that_needs_single_precision_is_checked_in_it():
     np.testing.assert_allclose(_answer(report, "jax", "reverse").derivative["args[0]"], [2, 4])
 
 
+@pytest.mark.parametrize("seed", ["a", 1.5, -1])
+def test_a_seed_is_a_natural_number(seed):
+    with pytest.raises(pb.ArgumentValueError, match="at least 0 as `seed`"):
+        check(jnp.sin, 1.0, backends=["jax"], seed=seed)
+
+
 def test_bad_input_is_refused_at_once():
     with pytest.raises(ArgumentTypeError, match="a function"):
         check(3.0, 1.0)

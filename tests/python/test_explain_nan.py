@@ -570,6 +570,8 @@ def test_arguments_are_refused_before_anything_runs():
     def never(*args):
         raise AssertionError
 
+    with pytest.raises(ArgumentTypeError, match="expected a function, got a int"):
+        explain_nan(3, 1.0)
     with pytest.raises(ArgumentTypeError, match=r"pb.explain_nan: expected an argument of flo"):
         explain_nan(never, 1, "a")
     with pytest.raises(ArgumentTypeError, match=r"Pass 2.0 instead of 2"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -48,10 +49,19 @@ class Problem:
             args: its arguments.
             argnums: those to differentiate; None for all that hold floating numbers.
         """
+        if not callable(f):
+            raise ArgumentTypeError(
+                explain(
+                    "pb.explain_nan",
+                    expected="a function",
+                    got=f"a {type(f).__name__}",
+                    fix="Pass the function itself, and then its arguments.",
+                )
+            )
         self.f = f
         self.args = tuple(args)
         self.name = getattr(f, "__name__", None) or type(f).__name__
-        self.single = isinstance(argnums, int) or (argnums is None and len(self.args) == 1)
+        self.single = isinstance(argnums, Integral) or (argnums is None and len(self.args) == 1)
         self.argnums = _argnums(self.args, argnums)
         leaves, self._tree = jax.tree_util.tree_flatten_with_path(self.args)
         self._leaves = [leaf for _, leaf in leaves]
@@ -128,8 +138,8 @@ def differentiate(
 def _argnums(args: tuple[Any, ...], argnums: Any) -> list[int]:
     if argnums is None:
         return [n for n, arg in enumerate(args) if any(map(is_moving, jax.tree.leaves(arg)))]
-    chosen = [argnums] if isinstance(argnums, int) else list(argnums)
-    if not all(isinstance(n, int) and -len(args) <= n < len(args) for n in chosen):
+    chosen = [argnums] if isinstance(argnums, Integral) else list(argnums)
+    if not all(isinstance(n, Integral) and -len(args) <= int(n) < len(args) for n in chosen):
         raise ArgumentValueError(
             explain(
                 "pb.explain_nan",
@@ -138,4 +148,4 @@ def _argnums(args: tuple[Any, ...], argnums: Any) -> list[int]:
                 fix="Count the arguments after the function from 0.",
             )
         )
-    return [n % len(args) for n in chosen]
+    return [int(n) % len(args) for n in chosen]
