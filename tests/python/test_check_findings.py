@@ -42,6 +42,16 @@ def test_a_rule_with_another_value_is_named_where_the_program_amplifies_it():
     assert "rounded(x)" in finding.location.source
 
 
+@pytest.mark.parametrize("factor", [jnp.conj, jnp.negative, lambda z: z * jnp.exp(0.1j)])
+def test_a_rule_that_is_wrong_for_complex_numbers_alone_has_its_place(factor):
+    square = jax.custom_vjp(lambda z: z * z)
+    square.defvjp(lambda z: (z * z, z), lambda z, ct: (2 * factor(z) * ct,))
+    z = jnp.array([1 + 2j, 0.3 - 1j])
+    finding = only(check(lambda z: jnp.sum(jnp.abs(square(z) - 1) ** 2), z), "finite")
+    assert (finding.severity, finding.primitive) == ("error", "custom_vjp_call")
+    assert "square(z)" in finding.location.source
+
+
 def test_a_value_that_is_off_in_single_precision_only_is_found():
     def value(x):
         return jnp.sin(x) * (1.001 if x.dtype == jnp.float32 else 1.0)

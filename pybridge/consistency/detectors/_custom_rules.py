@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -193,9 +194,11 @@ def _is_wrong(seen: Seen, eps: float) -> bool:
     results = [v.aval for v in seen.eqn.outvars]
     kept = [i for i, y in enumerate(results) if moves(y)]
     point = [np.asarray(seen.ins[i]) for i in moving]
-    speeds = [rng.standard_normal(x.shape) * np.maximum(1.0, np.abs(x)) for x in point]
-    vs = [np.asarray(speed, x.dtype) for speed, x in zip(speeds, point, strict=True)]
-    weights = [np.asarray(rng.uniform(0.5, 1.5, results[i].shape)) for i in kept]
+    vs = [
+        np.asarray(_draw(rng.standard_normal, x) * np.maximum(1.0, np.abs(x)), x.dtype)
+        for x in point
+    ]
+    weights = [_draw(partial(rng.uniform, 0.5, 1.5), results[i]) for i in kept]
 
     def total(*xs: Any) -> Any:
         outs = seen.run_with(moving, xs)
@@ -222,6 +225,13 @@ def _is_wrong(seen: Seen, eps: float) -> bool:
         return jax.jvp(total, arrays, tangents)[1]
 
     return any(_differs(mode, reference.value, slack) for mode in (reverse, forward))
+
+
+def _draw(real: Callable[..., Any], like: Any) -> Any:
+    """Draw numbers of a shape; complex ones for complex numbers, whose rule may be half right."""
+    x = real(size=like.shape)
+    is_complex = jnp.issubdtype(like.dtype, np.complexfloating)
+    return x + 1j * real(size=like.shape) if is_complex else x
 
 
 def _differs(derivative: Callable[[], Any], reference: float, slack: float) -> bool:
