@@ -330,10 +330,9 @@ def first_bad_value(tape: Tape) -> int | None:
 
 def _source(tape: Tape, place: int) -> int | None:
     """Find the step from which the NaN, or else the infinity, in a value comes."""
-    made_by = {place: i for i, step in enumerate(tape.steps) for place in step.outputs}
     lanes, i = ~np.isfinite(as_numpy(tape.values[place])), None
-    while place in made_by:
-        i = made_by[place]
+    while place in tape.made_by:
+        i = tape.made_by[place]
         step, nan = tape.steps[i], np.isnan(as_numpy(tape.values[place])[lanes]).any()
         before = _source_of(tape, step, lanes, nan)
         if before is None:

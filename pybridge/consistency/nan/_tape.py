@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import jax.numpy as jnp
@@ -63,6 +64,11 @@ class Tape(Recording):
         """Take the results that are inexact for the outputs."""
         self.outputs = tuple(place for place in places if is_inexact(self.values[place]))
         return self
+
+    @cached_property
+    def made_by(self) -> dict[int, int]:
+        """The number of the step that made a value, by place; asked for once all is run."""
+        return {place: i for i, step in enumerate(self.steps) for place in step.outputs}
 
     def is_active(self, step: Step) -> bool:
         """Tell whether a step depends on a differentiated input."""
