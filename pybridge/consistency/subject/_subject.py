@@ -112,24 +112,17 @@ class Subject:
         program = self.own_program
         if program is None or not contains(program, {*RULED_CALLS, *SOLVERS}):
             return False
-        with double_precision():
-            wide = self._modes(self.point)
-        return bool(self._modes(self.given) - wide)
-
-    def _modes(self, xs: Arrays) -> set[str]:
-        """Find the modes in which JAX traces its derivative at a point."""
 
         def reverse(*xs: Any) -> Any:
             ys, pullback = jax.vjp(lambda *xs: self.call(xs), *xs)
             return pullback(ys)
 
-        modes = {"forward": lambda *xs: self.value_and_tangent(xs, xs), "reverse": reverse}
-        found = set()
-        for name, derivative in modes.items():
-            with contextlib.suppress(Exception):
-                jax.eval_shape(derivative, *xs)
-                found.add(name)
-        return found
+        for mode in (lambda *xs: self.value_and_tangent(xs, xs), reverse):
+            with double_precision():
+                works = _traces(mode, self.point)
+            if not works and _traces(mode, self.given):
+                return True
+        return False
 
     def _trace(self) -> ClosedJaxpr | None:
         """Trace with the caller's own arguments; None if that does not show all that happens."""
@@ -270,6 +263,14 @@ class Subject:
             self.shapes = tuple(np.shape(leaf) for _, leaf in chosen)
             self.dtypes = tuple(np.dtype(jnp.result_type(leaf)) for _, leaf in chosen)
         return tuple(leaf if self.is_julia else jnp.asarray(leaf) for _, leaf in chosen)
+
+
+def _traces(function: Callable[..., Any], xs: Arrays) -> bool:
+    """Tell whether JAX can trace a function at a point."""
+    with contextlib.suppress(Exception):
+        jax.eval_shape(function, *xs)
+        return True
+    return False
 
 
 def _is_same(one: ClosedJaxpr, other: ClosedJaxpr | None) -> bool:
