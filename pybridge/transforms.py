@@ -346,6 +346,8 @@ def _lowering() -> Any:
 
 def _as_ints(argnums: Any) -> Argnums:
     """Make Python's ints of NumPy's, which JAX takes for several."""
+    if type(argnums) is int:
+        return argnums
     return jax.tree.map(lambda n: int(n) if isinstance(n, Integral) else n, argnums)
 
 

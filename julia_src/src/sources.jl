@@ -12,8 +12,8 @@ struct NotCallableError <: Exception
     summary::String
 end
 function Base.showerror(io::IO, e::NotCallableError)
-    print(io, "expected Julia source whose value can be called, such as \"x -> sum(abs2, x)\" or, of ",
-        "a Flux model, \"Dense(2 => 3)\", got ", e.summary, ".")
+    print(io, "expected Julia source whose value is a function, such as \"x -> sum(abs2, x)\", or a ",
+        "Flux model, such as \"Dense(2 => 3)\", got ", e.summary, ".")
 end
 
 # An anonymous module is collected when nothing names it, and with it the types of the functions

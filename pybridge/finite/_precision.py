@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterator
 
 import jax
@@ -25,7 +24,5 @@ def double_precision() -> Iterator[None]:
         from jax.experimental import enable_x64  # pyright: ignore
 
         wide = enable_x64(True)
-    with wide, jax.numpy_dtype_promotion("standard"), warnings.catch_warnings():
-        # As `.at[...].set(...)` does there; in the caller's own precision it need not.
-        warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)
+    with wide, jax.numpy_dtype_promotion("standard"):
         yield

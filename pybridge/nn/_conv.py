@@ -297,13 +297,18 @@ def _convolution(x: jax.Array, kernel: jax.Array, groups: int, **options: Any) -
     derivative by the kernel that JAX 0.10.2 has for groups is a multiple of the right one there.
     """
     precision = precision_for(kernel.dtype)
-    if groups == 1 or not any(jax.typeof(x).sharding.spec):
+    if groups == 1 or not _is_sharded(x):
         return lax.conv_general_dilated(
             x, kernel, feature_group_count=groups, precision=precision, **options
         )
     parts = zip(jnp.split(x, groups, 1), jnp.split(kernel, groups, 0), strict=True)
     convolved = (lax.conv_general_dilated(*p, precision=precision, **options) for p in parts)
     return jnp.concatenate(list(convolved), 1)
+
+
+def _is_sharded(x: jax.Array) -> bool:
+    """Tell whether an array is sharded over an explicit mesh axis."""
+    return any(jax.typeof(x).sharding.spec)
 
 
 def _has_small_patches(
@@ -316,8 +321,7 @@ def _has_small_patches(
     """
     positions = (x.shape[0], *steps)
     is_known = all(isinstance(n, int) for n in positions)  # and not the size of an exported program
-    is_sharded = any(jax.typeof(x).sharding.spec)
-    return is_known and not is_sharded and groups * math.prod(positions) < weight.shape[0]
+    return is_known and not _is_sharded(x) and groups * math.prod(positions) < weight.shape[0]
 
 
 def _patches_product(

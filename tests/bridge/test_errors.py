@@ -44,7 +44,7 @@ def test_source_that_throws():
 
 @pytest.mark.parametrize("source", ["3", "[1, 2]", "", "nothing"])
 def test_source_that_is_no_function(source):
-    with pytest.raises(pb.ArgumentTypeError, match="can be called"):
+    with pytest.raises(pb.ArgumentTypeError, match="a function"):
         pb.from_julia(source)
 
 

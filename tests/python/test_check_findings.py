@@ -61,6 +61,20 @@ def test_a_value_that_is_off_in_single_precision_only_is_found():
     np.testing.assert_allclose(finding.numbers["jax"], 1.001 * np.sin(0.3), rtol=1e-6)
 
 
+def test_a_value_that_is_off_in_single_precision_only_has_its_rule_beside_effects():
+    def value(x):
+        return jnp.sin(x) * (1.001 if x.dtype == jnp.float32 else 1.0)
+
+    off = with_rule(jnp.sin, value, jnp.cos)
+
+    def watched(x):
+        jax.debug.callback(lambda x: None, x)
+        return off(x)
+
+    finding = only(check(watched, jnp.float32(0.3), backends=["jax"]), "value")
+    assert (finding.severity, finding.primitive) == ("error", "custom_jvp_call")
+
+
 def test_a_value_that_is_off_and_masked_afterwards_is_found():
     off = with_rule(jnp.sin, lambda x: jnp.sin(x) * 1.001, jnp.cos)
     finding = only(check(lambda x: 0.0 * off(x) + x**2, 0.3), "value")

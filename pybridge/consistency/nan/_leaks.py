@@ -155,10 +155,7 @@ def _mend_reverse(
             leaks.append(Leak(i, k, unused[k], "leak", partials[k], patch))
         if (used := mask & ~unused[k]).any():
             leaks.append(Leak(i, k, used, used_kind(step, partials[k], mask), partials[k]))
-    return {
-        k: np.where(np.isfinite(ct), ct, np.where(unused.get(k, np.False_), 0.0, 1.0))
-        for k, ct in mended.items()
-    }
+    return _finite(mended, unused)
 
 
 def _mend_forward(
@@ -187,11 +184,19 @@ def _mend_forward(
         leaks.append(Leak(i, operand, unused, "leak", partial, patch))
     if (used := mask & ~unused).any():
         leaks.append(Leak(i, operand, used, used_kind(step, partial, used), partial))
-    return {k: np.where(np.isfinite(out), out, 1.0) for k, out in mended.items()}
+    return _finite(mended, {})
 
 
 def _ones(tangents: list[Any]) -> list[Any]:
     return [None if tangent is None else np.ones_like(tangent) for tangent in tangents]
+
+
+def _finite(
+    tangents: Mapping[int, np.ndarray], unused: Mapping[int, np.ndarray]
+) -> dict[int, np.ndarray]:
+    """Put numbers where there are none: 0 where no result is used, as with a finite derivative."""
+    stand_ins = {k: np.where(unused.get(k, np.False_), 0.0, 1.0) for k in tangents}
+    return {k: np.where(np.isfinite(x), x, stand_ins[k]) for k, x in tangents.items()}
 
 
 def used_kind(step: Step, partial: np.ndarray, mask: np.ndarray) -> str:

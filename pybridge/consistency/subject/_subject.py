@@ -50,7 +50,7 @@ class Subject:
         wide: whether the function can be run in float64 at all.
         traced: whether JAX can trace it, so that it can be compiled.
         jaxpr: the program that it is for JAX, in `paths`; None where it cannot be traced.
-        own_program: the same in the caller's own precision; None also where it has effects.
+        own_program: the same in the caller's own precision.
     """
 
     def __init__(self, f: Callable[..., Any], args: Sequence[Any]):
@@ -79,7 +79,7 @@ class Subject:
         self.shapes: tuple[tuple[int, ...], ...] = ()
         self.dtypes: tuple[np.dtype, ...] = ()
         self.own_program = self._trace()
-        self._own_value = self.call_plainly() if self.own_program is None else None
+        self._own_value = None if _shows_all(self.own_program) else self.call_plainly()
         if not self.outputs:
             got = "a value without any"
             raise _refuse("a value of floating-point numbers", got, "Return what is computed.")
@@ -125,12 +125,11 @@ class Subject:
         return False
 
     def _trace(self) -> ClosedJaxpr | None:
-        """Trace with the caller's own arguments; None if that does not show all that happens."""
+        """Trace with the caller's own arguments; None where that cannot be."""
         if self.is_julia:
             return None
         with contextlib.suppress(Exception):
-            program = jax.make_jaxpr(lambda *xs: self.call(xs))(*self.given)
-            return None if program.effects or contains(program, _CHANGING) else program
+            return jax.make_jaxpr(lambda *xs: self.call(xs))(*self.given)
         return None
 
     def repeat(self) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
@@ -139,7 +138,8 @@ class Subject:
         Where the function is the same program each time that it is traced, nothing is run: both
         values are empty.
         """
-        if self.own_program is not None and _is_same(self.own_program, self._trace()):
+        program = self.own_program
+        if program and _shows_all(program) and _is_same(program, self._trace()):
             return (), ()
         first = self._own_value if self._own_value is not None else self.call_plainly()
         return first, self.call_plainly()
@@ -263,6 +263,11 @@ class Subject:
             self.shapes = tuple(np.shape(leaf) for _, leaf in chosen)
             self.dtypes = tuple(np.dtype(jnp.result_type(leaf)) for _, leaf in chosen)
         return tuple(leaf if self.is_julia else jnp.asarray(leaf) for _, leaf in chosen)
+
+
+def _shows_all(program: ClosedJaxpr | None) -> bool:
+    """Tell whether all that a function does is known from its program and its arguments."""
+    return program is not None and not program.effects and not contains(program, _CHANGING)
 
 
 def _traces(function: Callable[..., Any], xs: Arrays) -> bool:
