@@ -48,10 +48,7 @@ function literal(x::Expr, name)
     return negated ? -last(x.args) : throw(unknown(name))
 end
 
-unknown(name) = ArgumentError(
-    "backend=\"$name\": expected di: and the constructor of a type of ADTypes with literal " *
-    "arguments, as in \"di:AutoFiniteDiff()\" or \"di:AutoForwardDiff(; chunksize=4)\", got " *
-    "\"$name\". The constructors are $(join(filter(is_adtype, names(ADTypes)), ", ")).")
+unknown(name) = PyBridge.UnknownBackendError(name, filter(is_adtype, names(ADTypes)))
 
 # --- derivatives ---------------------------------------------------------------------------
 

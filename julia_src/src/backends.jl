@@ -54,6 +54,20 @@ package_name(b::AbstractBackend) = chopsuffix(String(nameof(typeof(b))), "Backen
 package_name(b::InterfaceBackend) = b.name
 
 """
+    UnknownBackendError(name, constructors)
+
+Thrown for `di:` and something else than one of ADTypes' `constructors` with literal arguments.
+"""
+struct UnknownBackendError <: Exception
+    name::String
+    constructors::Vector{Symbol}
+end
+Base.showerror(io::IO, e::UnknownBackendError) = print(io,
+    "backend=\"", e.name, "\": expected di: and the constructor of a type of ADTypes with literal ",
+    "arguments, as in \"di:AutoFiniteDiff()\" or \"di:AutoForwardDiff(; chunksize=4)\". The ",
+    "constructors are ", join(e.constructors, ", "), ".")
+
+"""
     BackendNotLoadedError(backend)
 
 Thrown when an AD system is asked for whose package is not loaded.

@@ -332,6 +332,7 @@ const REQUESTS = (
     model_function=(id, name) -> model_function(id, name),
     release_model=id -> drop!(MODELS, parse(Int, id)),
     load=load,
+    check_backend=name -> (find_backend(name); ""),
     device=name -> check_available(DEVICES[Symbol(name)]),
     environment=add_environment,
     version=() -> VERSION,

@@ -22,6 +22,7 @@ from .._errors import (
     DetectionError,
     IndexOutOfBoundsError,
     JuliaError,
+    UnknownBackendError,
     UnsupportedModeError,
 )
 from ._wire import Structure, address, addresses
@@ -54,6 +55,7 @@ _ERRORS: dict[str, type[BridgeError]] = {
     "OutOfBoundsError": IndexOutOfBoundsError,
     "OutputChangedError": ArgumentTypeError,
     "RuleError": ArgumentTypeError,
+    "UnknownBackendError": UnknownBackendError,
     "UnsupportedModeError": UnsupportedModeError,
     "UnsupportedNameError": ArgumentTypeError,
     "UnsupportedValueError": ArgumentTypeError,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib.metadata import version
 
-from .._backends import NAMES, Backend, row
-from .._errors import BackendNotLoadedError, BridgeError
+from .._backends import INTERFACE, NAMES, Backend, row
+from .._errors import BackendNotLoadedError, BridgeError, UnknownBackendError
 from ._environments import is_installed
 from ._session import session
 
@@ -33,10 +33,16 @@ def require(system: Backend) -> str:
 
     Raises:
         JuliaUnavailableError: Julia cannot be started.
+        UnknownBackendError: ADTypes has no such constructor.
         BackendNotLoadedError: a package cannot be installed or loaded.
     """
     running = session()
-    return [running.require(package) for package in system.packages][-1]
+    for package in system.needs:
+        running.require(package)
+    if system.name.startswith(INTERFACE):
+        # A typing error must not end in a search for a package of that name.
+        running.call(lambda library: library.request("check_backend", system.name))
+    return running.require(system.package)
 
 
 def backends() -> list[Backend]:
@@ -78,5 +84,7 @@ def prepare(name: str, *, asked: bool = True) -> Backend:
                 f'backend="{name}": pybridge\'s own tests have not run it yet.'
             )
         return load(name)
+    except UnknownBackendError:
+        raise
     except BridgeError as error:
         return replace(found, reason=str(error))

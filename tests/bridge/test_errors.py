@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -29,6 +31,14 @@ def test_unknown_backend_lists_the_names():
         pb.grad(square, backend="diffractor")
     with pytest.raises(ValueError, match="'tracker'.*got 'jax'"):
         pb.from_julia("sin", ad="jax")
+
+
+@pytest.mark.parametrize("name", ["di:AutoFinitDiff()", "di:AutoForwardDiff(; chunksize=f(2))"])
+def test_adtypes_is_asked_before_a_package_is_looked_for(name):
+    with pytest.raises(pb.UnknownBackendError, match=rf"{re.escape(name)}.*AutoFiniteDiff, "):
+        pb.grad(pb.from_julia("abs2"), backend=name)(1.0)
+    with pytest.raises(pb.UnknownBackendError, match="ADTypes"):
+        pb.check(jnp.sin, 1.0, backends=["jax", name])
 
 
 def test_syntax_error_shows_julias_message_and_line():

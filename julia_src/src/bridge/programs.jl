@@ -46,6 +46,7 @@ struct Program{Kind,Wrt,Seeds,Directions,Kept,Ticket,D,S,V,O,R}
     lanes::Vector{Int}
     converts::Bool      # the caller has declared the dtypes, so results are converted
     copies::Ref{Bool}   # the function needs arrays of its own
+    origin::Any         # the function with its rules and AD system, and the sizes of its arguments
 end
 
 """
@@ -93,10 +94,11 @@ function compile(key, kind, ids, backend, spec, value_spec, selections, operands
     sizes = [parse(Int, level[1]) for level in levels]
     ins = buffers(operands, sizes, [level[2] for level in levels])
     outs = buffers(results, sizes, [level[3] for level in levels])
+    origin = (rules, map(b -> b.dims, ins[1:length(leaf_types(parsed))]))
     program = Program{
         Symbol(kind),numbers(wrt),numbers(seeds),directions,numbers(kept),!isempty(ticket),
         typeof(rules),typeof(parsed),typeof(parsed_value),typeof(ins),typeof(outs)
-    }(rules, parsed, parsed_value, ins, outs, sizes, converts == "true", Ref(false))
+    }(rules, parsed, parsed_value, ins, outs, sizes, converts == "true", Ref(false), origin)
     id = parse(UInt64, key)
     return change_programs!() do entries
         _, uses = get(entries, id, (nothing, 0))

@@ -7,13 +7,13 @@
 
 """
 A pullback `back`, from a cotangent of the value to those of the leaves `wrt` of the arguments.
-`origin` says of which function and sizes. The `leaves` that were read where XLA has them are given
+`origin` is that of the program that left it. The `leaves` that were read where XLA has them are given
 back, so nothing of XLA's is kept, and lent again for the backward pass; where that cannot be
 done, `copies` tells the program that left this to copy them from then on.
 """
-struct Pullback{B,O,W,L}
+struct Pullback{B,W,L}
     back::B
-    origin::O
+    origin::Any
     wrt::W
     leaves::L
     copies::Base.RefValue{Bool}
@@ -198,7 +198,7 @@ function compute(
 ) where {Wrt,Seeds,Dirs,Kept}
     y, back = reverse_pass(p.rules, p.spec, inputs, Val(Wrt))
     y = checked(p, device, y)
-    return (flatten(y)..., leave!(KEPT, Pullback(back, origin(p), Wrt, inputs, p.copies)))
+    return (flatten(y)..., leave!(KEPT, Pullback(back, p.origin, Wrt, inputs, p.copies)))
 end
 function compute(
     p::Program{:call,Wrt,Seeds,Dirs,Kept,true}, device, inputs
@@ -207,15 +207,12 @@ function compute(
     return (flatten(y)..., NO_TICKET)
 end
 
-# The function with its rules and AD system, and the sizes of its arguments.
-origin(p) = (p.rules, map(b -> b.dims, p.operands[1:length(leaf_types(p.spec))]))
-
 function run_kept(
     p::Program{Kind,Wrt,Seeds,Dirs,Kept,true}, device::Host, inputs, outputs
 ) where {Kind,Wrt,Seeds,Dirs,Kept}
     Kind === :call && return false
     pullback = take!(KEPT, decode(device, last(p.operands), last(inputs), true))
-    Kind === :cotangents && fits(pullback, origin(p), Wrt) || return false
+    Kind === :cotangents && fits(pullback, p.origin, Wrt) || return false
     n = length(leaf_types(p.spec))
     given = ntuple(length(Seeds)) do i
         decode(device, p.operands[n + i], inputs[n + i], p.copies[])
