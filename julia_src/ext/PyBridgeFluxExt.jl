@@ -7,7 +7,7 @@ using Flux: AlphaDropout, BatchNorm, Dropout, Flux, GroupNorm, InstanceNorm, Max
     PairwiseFusion, Parallel, WeightNorm
 using Flux.Functors: Functors
 using LinearAlgebra: Adjoint, Transpose
-using PyBridge: Keep, MaskSource, Node, Parameter, PyBridge, Running, StateArray, Wrapped
+using PyBridge: Keep, MaskSource, Node, Parameter, PyBridge, StateArray, Wrapped, running
 
 include("flux_plan.jl")
 include("flux_text.jl")

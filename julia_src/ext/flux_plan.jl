@@ -114,7 +114,7 @@ const RebuiltNorm = Union{BatchNorm{<:Any,>:Rebuilt},InstanceNorm{<:Any,>:Rebuil
     GroupNorm{<:Any,>:Rebuilt}}
 
 function (::NormMaker{Layer,Writes})(parts) where {Layer,Writes}
-    Writes && (parts = merge(parts, (μ=Running(parts.μ), σ²=Running(parts.σ²))))
+    Writes && (parts = merge(parts, (μ=running(parts.μ), σ²=running(parts.σ²))))
     shared = Union{typeof(parts.β),typeof(parts.γ),Rebuilt}
     types = (typeof(parts.λ), shared, typeof(parts.ϵ))
     Layer === GroupNorm && return GroupNorm{types...}(parts...)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import re
 import threading
@@ -79,6 +80,9 @@ def _cuda_refusal() -> str | None:
     except BridgeError as error:
         return str(error)
     if available == "true":
+        # NNlib's convolutions on a GPU need it; what else runs there does not.
+        with contextlib.suppress(BridgeError):
+            session().require("cuDNN")
         return None
     return (
         "CUDA.jl is installed, and cannot use the GPU. In Julia, `using CUDA; "

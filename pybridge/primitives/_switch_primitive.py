@@ -98,7 +98,10 @@ def branch_masks(index: Any, count: int) -> list[Any]:
 
 def clamp_index(index: Any, count: int) -> Any:
     """Clamp an index of any integer dtype to `count` branches, as int32."""
-    # In its own dtype first: a large uint32 must not wrap to a negative int32.
+    if jnp.iinfo(index.dtype).bits < 32:
+        # XLA clamps int8 and uint8 wrongly on NVIDIA's GPUs: 0 to [0, 2] was 2 (jax 0.11.2, H200).
+        index = lax.convert_element_type(index, np.int32)
+    # In its own dtype otherwise: a large uint32 must not wrap to a negative int32.
     highest = min(count - 1, jnp.iinfo(index.dtype).max)
     low, high = np.asarray(0, index.dtype), np.asarray(highest, index.dtype)
     return lax.convert_element_type(lax.clamp(low, index, high), np.int32)

@@ -70,6 +70,24 @@ close(jax.grad(lambda w: jax.vmap(f, (None, 0))(w, batch).sum())(w),
 print("same numbers")
 """
 
+NETWORK = """
+model = pb.flux("Chain(Dense(3 => 4, tanh), BatchNorm(4, relu), LayerNorm(4), Dense(4 => 2))")
+params, state = model.init(jax.random.key(0))
+twin, params_, state_ = pb.nn.from_flux(model, params, state)
+x = jax.random.normal(jax.random.key(1), (8, 3))
+
+def step(model, params, state):
+    def loss(params):
+        y, after = model.apply(params, state, x)
+        return (y ** 2 * jnp.array([1, -2.0])).sum(), (y, after)
+    return jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+
+found, expected = step(model, params, state), step(twin, params_, state_)
+for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+    np.testing.assert_allclose(np.sort(np.ravel(a)), np.sort(np.ravel(b)), rtol=1e-4, atol=1e-5)
+print("same numbers")
+"""
+
 TYPES = """
 seen = pb.from_julia("x -> (x isa Array ? 1 : 2, x .+ x)", out=lambda x: (
     jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct(x.shape, x.dtype)))
@@ -134,9 +152,10 @@ print(len(jax.devices()), "devices")
     ("script", "answer"),
     [
         pytest.param(DERIVATIVES, "same numbers", marks=pytest.mark.nightly),
+        pytest.param(NETWORK, "same numbers", marks=pytest.mark.nightly),
         (TYPES + ERRORS + CONTEXT, "same numbers\nsame errors\n8 devices"),
     ],
-    ids=["derivatives", "types, errors and context"],
+    ids=["derivatives", "network", "types, errors and context"],
 )
 def test_a_fake_device(script: str, answer: str) -> None:
     """Programs on JLArrays, called by XLA, give JAX's numbers and Julia's errors."""

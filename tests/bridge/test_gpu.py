@@ -135,6 +135,42 @@ for device in jax.devices("gpu"):
 print("as it should be")
 """
 
+NETWORK = """
+from pybridge.julia._session import session
+try:
+    session().require("cuDNN")
+    images = "Conv((3, 3), 2 => 4, tanh), BatchNorm(4, relu), MaxPool((2, 2)), Flux.flatten, "
+except pb.BridgeError:
+    images = "Flux.flatten, Dense(72 => 16, tanh), BatchNorm(16), "
+model = pb.flux(f"Chain({images} Dense(16 => 5, gelu), LayerNorm(5), Dense(5 => 3))")
+params, state = jax.device_get(model.init(jax.random.key(0)))
+x = np.asarray(jax.random.normal(jax.random.key(1), (7, 2, 6, 6)))
+
+def train(device):
+    params_, state_, x_ = jax.device_put((params, state, x), device)
+
+    @jax.jit
+    def step(params, state):
+        def loss(params):
+            y, after = model.apply(params, state, x_)
+            return (y[:, 0] ** 2 - jnp.tanh(y[:, 1:]).sum(1)).mean(), after
+        (value, after), grads = jax.value_and_grad(loss, has_aux=True)(params)
+        return value, jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), after
+
+    values = []
+    for _ in range(5):
+        value, params_, state_ = step(params_, state_)
+        values.append(value)
+    return values, params_, state_
+
+expected = train(cpu)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", UserWarning)  # that arrays are copied, where they are
+    close(train(gpu), expected, rtol=1e-4, atol=1e-5)
+assert expected[0][-1] < expected[0][0]
+print("as it should be")
+"""
+
 # XLA captures custom calls that allow it, in graphs as small as can be.
 CAPTURING = "--xla_gpu_enable_command_buffer=+CUSTOM_CALL --xla_gpu_graph_min_graph_size=1"
 
@@ -171,6 +207,11 @@ def test_the_cpus_numbers() -> None:
 def test_through_the_host() -> None:
     """Without the direct way the numbers are the same, and the copies are mentioned once."""
     run(NUMBERS, PYBRIDGE_FFI="off")
+
+
+def test_a_flux_model_is_trained() -> None:
+    """Five steps on a GPU, with running statistics, are those of the CPU."""
+    run(NETWORK)
 
 
 @pytest.mark.parametrize(

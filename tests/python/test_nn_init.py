@@ -66,7 +66,7 @@ def test_truncated_normal_has_no_outlier_at_a_draw_of_zero(key, monkeypatch):
 
 @pytest.mark.parametrize("shape", [(5, 7), (7, 5), (4, 2, 3, 3), (20, 2, 3)], ids=str)
 def test_orthogonal(shape, key):
-    x = nn.orthogonal(key, shape, gain=2).reshape(shape[0], -1) / 2
+    x = np.asarray(nn.orthogonal(key, shape, gain=2).reshape(shape[0], -1) / 2)
     gram = x @ x.T if x.shape[0] <= x.shape[1] else x.T @ x
     np.testing.assert_allclose(gram, np.eye(len(gram)), atol=1e-5)
 

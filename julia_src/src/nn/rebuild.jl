@@ -116,8 +116,8 @@ function (f::ModelCall{true})(params, state, x, key)
 end
 (f::ModelCall{false})(params, state, x, key) = rebuild(f.plan, params, state, key)(x)
 
-# Layers write their new statistics into these.
-own(state) = map(x -> x isa Number ? fill(x) : Array(x), state)
+# Layers write their new statistics into these, which are where the old ones are.
+own(state) = map(x -> x isa Number ? fill(x) : copyto!(similar(x), x), state)
 ChainRulesCore.@non_differentiable own(::Any)
 
 """
@@ -129,6 +129,11 @@ ForwardDiff and Tracker the layer's new statistics are dual or tracked.
 struct Running{T,N} <: AbstractArray{T,N}
     array::Array{T,N}
 end
+
+"Statistics that a layer can write to. On a GPU its kernels, and cuDNN's, want the array itself."
+running(array::Array) = Running(array)
+running(array::AbstractArray) = array
+
 Base.size(r::Running) = size(r.array)
 Base.IndexStyle(::Type{<:Running}) = IndexLinear()
 Base.getindex(r::Running, i::Int) = r.array[i]
