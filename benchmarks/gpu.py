@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from bridge import Row, blocked, least, machine, ms, show
+from bridge import Row, blocked, least, ms, show
 from models import MODELS
 
 NETWORKS = ("MLP 784-256-256-10, batch 128", "CNN, two convolutions, batch 32 of 28 by 28")
@@ -113,7 +113,10 @@ def main() -> None:
                 f"{copied / ours:.1f} times",
             )
         )
-    show(rows, f"{jax.devices()[0].device_kind}, {machine(1)}", options.markdown)
+    from pybridge.julia._session import session
+
+    julia = f"Julia {session().julia_version}, CUDA.jl {session().require('CUDA')}"
+    show(rows, f"{jax.devices()[0].device_kind}; jax {jax.__version__}, {julia}", options.markdown)
 
 
 if __name__ == "__main__":

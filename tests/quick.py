@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import itertools
-import mmap
 import os
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-# Half of the time that XLA takes for a small program goes into its newer emitters.
+# Half of the time that XLA takes for a small program goes into its newer emitters, where it has
+# older ones, too.
 _HASTE = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
 JULIA_OPTIMIZE = "PYTHON_JULIACALL_OPTIMIZE"  # juliacall's name for Julia's -O
 LONG = "PYBRIDGE_LONG_TESTS"  # an environment variable, which processes of a run share
@@ -61,8 +61,10 @@ def compile_in_haste() -> None:
     """
     os.environ.setdefault(JULIA_OPTIMIZE, "0")
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-    known = [flag for flag in _HASTE if _xla_knows(flag.strip("-").split("=")[0])]
-    os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *known])
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    # The workers of a run have them from the process that started it.
+    more = [flag for flag in _HASTE if flag not in flags and _xla_takes(flag)]
+    os.environ["XLA_FLAGS"] = " ".join([*flags, *more])
 
 
 @contextlib.contextmanager
@@ -97,15 +99,12 @@ def _is_lowering() -> bool:
         return False
 
 
-def _xla_knows(flag: str) -> bool:
-    """Look for a flag's name in XLA's library: XLA ends the process at one it does not know."""
-    spec = importlib.util.find_spec("jaxlib")
-    assert spec is not None and spec.origin is not None
-    for library in Path(spec.origin).parent.glob("*.so"):
-        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as m:
-            if m.find(flag.encode()) >= 0:
-                return True
-    return False
+def _xla_takes(flag: str) -> bool:
+    """Ask XLA in a process of its own, for it ends one that has a flag it does not know."""
+    parse = "from jaxlib import xla_client; xla_client.CompileOptions()"
+    env = {**os.environ, "XLA_FLAGS": flag}
+    done = subprocess.run([sys.executable, "-c", parse], env=env, capture_output=True)
+    return done.returncode == 0
 
 
 def left_for_the_night(items: Iterable[Any]) -> list[Any]:

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
 from jax.interpreters import ad
-from jax.interpreters import partial_eval as pe
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .._errors import UnsupportedModeError, explain
+from ..jaxprs import register_dead_code_rule
 from ._julia_program import (
     PRIMITIVES,
     Numbers,
@@ -373,7 +373,7 @@ def _dce_call(used: list[bool], eqn: Any) -> tuple[list[bool], Any]:
 for _primitive in PRIMITIVES.values():
     _primitive.multiple_results = True
     _primitive.def_abstract_eval(_abstract_eval)
-pe.dce_rules[call_p] = _dce_call
+register_dead_code_rule(call_p, _dce_call)
 ad.primitive_jvps[call_p] = _call_jvp
 ad.primitive_jvps[value_and_grad_p] = _value_and_grad_jvp
 for _primitive in (call_p, value_and_grad_p):

@@ -17,6 +17,7 @@ from ._flow import Flow as Flow
 from ._programs import AbstractRef as AbstractRef
 from ._programs import Primitive as Primitive
 from ._programs import bound_equation as bound_equation
+from ._programs import called_name as called_name
 from ._programs import called_program as called_program
 from ._programs import closed_over as closed_over
 from ._programs import contains as contains
@@ -27,6 +28,9 @@ from ._programs import inner_jaxprs as inner_jaxprs
 from ._programs import is_literal as is_literal
 from ._programs import jaxpr_as_fun as jaxpr_as_fun
 from ._programs import last_uses as last_uses
+from ._programs import program_parameter as program_parameter
+from ._programs import register_dead_code_rule as register_dead_code_rule
+from ._programs import scan_sizes as scan_sizes
 from ._programs import substitute as substitute
 from ._rebuilding import Rebuilding as Rebuilding
 from ._rebuilding import select_lanes as select_lanes

@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ._families import BRANCHES, FOLLOWED, SOLVERS
-from ._programs import called_program, evaluate_equation, is_literal
+from ._programs import called_program, evaluate_equation, is_literal, scan_sizes
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
@@ -138,7 +138,7 @@ class Evaluator(Generic[Value, Around]):
         params, length = eqn.params, eqn.params["length"]
         if not length or not self.goes_on(eqn, length):
             return None
-        consts, carries = params["num_consts"], params["num_carry"]
+        consts, carries = scan_sizes(params)
         fixed, carry = operands[:consts], operands[consts : consts + carries]
         columns = [self.rows(stack, length, here) for stack in operands[consts + carries :]]
         results: list[Any] = [None] * length

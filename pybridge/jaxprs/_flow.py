@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ._families import BRANCHES, FOLLOWED
-from ._programs import called_program, is_literal
+from ._programs import called_program, is_literal, scan_sizes
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
@@ -97,9 +97,7 @@ class Flow(Generic[Fact]):
         if name in BRANCHES:
             return list(facts[1:])
         if name == "scan":
-            return self._fixed_point(
-                eqn, params["jaxpr"], facts, params["num_consts"], params["num_carry"]
-            )
+            return self._fixed_point(eqn, params["jaxpr"], facts, *scan_sizes(params))
         if name == "while":
             inside = facts[params["cond_nconsts"] :]
             consts = params["body_nconsts"]

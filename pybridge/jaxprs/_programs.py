@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any
 
+import jax
 from jax import lax
 from jax.core import eval_jaxpr
+from jax.interpreters import partial_eval as pe
 
 from ._families import CALLS, RULED_CALLS
 
@@ -23,12 +26,32 @@ except ModuleNotFoundError:
     # The oldest versions of JAX have no refs: nothing is an instance of this.
     AbstractRef = ()
 
+_CALLS = CALLS | RULED_CALLS
+
 
 def jaxpr_as_fun(program: ClosedJaxpr) -> Callable[..., list[Any]]:
     """Return a jaxpr as a function of its inputs: `jax.extend.core.jaxpr_as_fun`."""
     from jax.extend.core import jaxpr_as_fun
 
     return jaxpr_as_fun(program)
+
+
+def register_dead_code_rule(primitive: Primitive, rule: Callable[..., Any]) -> None:
+    """Set the rule by which equations lose results that nobody uses.
+
+    Args:
+        primitive: of the equations.
+        rule: from flags, which results are used, and an equation to flags, which operands still
+            are, and the equation that is left, or None.
+
+    JAX 0.12 also tells which references are read later, so that writes to the others may go. A
+    rule that is not told keeps them.
+    """
+
+    def rule_of_any_version(used: list[bool], *reads_and_equation: Any) -> Any:
+        return rule(used, reads_and_equation[-1])
+
+    pe.dce_rules[primitive] = rule_of_any_version
 
 
 def is_literal(atom: Any) -> bool:
@@ -49,6 +72,8 @@ def inner_jaxprs(eqn: Any) -> Iterator[ClosedJaxpr]:
     """Yield the programs inside of an equation: of pjit, scan, cond, custom_jvp and the like."""
     from jax.extend.core import ClosedJaxpr, Jaxpr
 
+    if eqn.primitive.name == "call_hi_primitive":
+        yield _expanded(eqn.primitive, eqn.params["_prim"])
     for value in eqn.params.values():
         for part in value if isinstance(value, tuple | list) else (value,):
             if isinstance(part, ClosedJaxpr):
@@ -62,10 +87,44 @@ def called_program(eqn: Any) -> ClosedJaxpr | None:
 
     Functions with a derivative rule of their own are calls: of the program of their value.
     """
-    name = eqn.primitive.name
-    key = CALLS.get(name) or RULED_CALLS.get(name)
-    program = eqn.params.get(key) if key is not None else None
-    return None if program is None else closed(program)
+    if eqn.primitive.name == "call_hi_primitive":
+        return _expanded(eqn.primitive, eqn.params["_prim"])
+    if eqn.primitive.name not in _CALLS:
+        return None
+    return closed(eqn.params[program_parameter(eqn.params)])
+
+
+def program_parameter(params: Mapping[str, Any]) -> str:
+    """Return the name of the parameter in which a call has its program; JAX changes it at times."""
+    return next(name for name in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call") if name in params)
+
+
+def called_name(eqn: Any) -> str:
+    """Return the name of the function that an equation calls; empty where that is not known."""
+    if eqn.primitive.name == "call_hi_primitive":
+        return type(eqn.params["_prim"]).__name__
+    program = called_program(eqn)
+    return program.jaxpr.debug_info.func_name if program is not None else ""
+
+
+def _expanded(primitive: Any, function: Any) -> ClosedJaxpr:
+    """Return the program of an operation that JAX keeps as a function until it is compiled."""
+    try:
+        hash(function)
+    except TypeError:  # of JAX 0.11, some have lists in them
+        return _expand(primitive, function)
+    return _expand_once(primitive, function)
+
+
+def _expand(primitive: Any, function: Any) -> ClosedJaxpr:
+    @wraps(type(function).expand)  # whose file is that of the program
+    def expand(*operands: Any) -> Any:
+        return primitive.to_lojax(*operands, _prim=function)
+
+    return jax.make_jaxpr(expand)(*function.in_avals_flat)
+
+
+_expand_once = lru_cache(256)(_expand)
 
 
 def equations(program: ClosedJaxpr) -> Iterator[Any]:
@@ -87,6 +146,15 @@ def closed_over(eqn: Any) -> int:
     They are what the function closes over. Its rule has no derivative by them.
     """
     return eqn.params.get("num_consts", 0) if eqn.primitive.name in RULED_CALLS else 0
+
+
+def scan_sizes(params: Mapping[str, Any]) -> tuple[int, int]:
+    """Count the operands of a scan that are the same in every step, and those that it carries."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    # From JAX 0.12 on, a tree: the operands of each kind.
+    consts, carry, _ = params["ft_in"].unpack()
+    return len(list(consts)), len(list(carry))
 
 
 def evaluate_equation(program: ClosedJaxpr, eqn: Any, operands: Sequence[Any]) -> list[Any]:
@@ -156,6 +224,7 @@ def last_uses(jaxpr: Any) -> dict[Any, int]:
 def substitute(program: ClosedJaxpr, name: str, primitive: Any) -> ClosedJaxpr:
     """Put another primitive, of the same types, in the place of one, everywhere."""
     from jax.extend.core import ClosedJaxpr, Jaxpr
+    from jax.extend.core.primitives import closed_call_p
 
     def substituted(value: Any) -> Any:
         if isinstance(value, ClosedJaxpr):
@@ -169,6 +238,9 @@ def substitute(program: ClosedJaxpr, name: str, primitive: Any) -> ClosedJaxpr:
             return eqn.replace(primitive=primitive)
         if not any(True for _ in inner_jaxprs(eqn)):
             return eqn
+        if eqn.primitive.name == "call_hi_primitive":
+            inner = substitute(_expanded(eqn.primitive, eqn.params["_prim"]), name, primitive)
+            return eqn.replace(primitive=closed_call_p, params={"call_jaxpr": inner})
         return eqn.replace(params={key: substituted(value) for key, value in eqn.params.items()})
 
     jaxpr = program.jaxpr.replace(eqns=[replaced(eqn) for eqn in program.jaxpr.eqns])

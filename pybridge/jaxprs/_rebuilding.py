@@ -10,6 +10,7 @@ from jax import lax
 
 from ._evaluate import Evaluator
 from ._families import FOLLOWED, SOLVERS
+from ._programs import scan_sizes
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
@@ -64,7 +65,7 @@ class Rebuilding(Evaluator[Any, None]):
 
     def scan(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
         params = eqn.params
-        consts, carries = params["num_consts"], params["num_carry"]
+        consts, carries = scan_sizes(params)
         fixed, start = operands[:consts], operands[consts : consts + carries]
 
         def step(carry: Any, x: Any) -> Any:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
-from ..jaxprs import select_lanes
+from ..jaxprs import scan_sizes, select_lanes
 from ..primitives import least_place, read_at
 from ._emit import is_key
 from ._folds import traced
@@ -111,7 +111,7 @@ def _of_all_lanes(eqn: Any) -> Any:
 @emits("scan")
 def _scan(eqn: Any) -> str:
     p = eqn.params
-    m, n = p["num_consts"], p["num_carry"]
+    m, n = scan_sizes(p)
     if p["length"] == 0:
         # Only the types tell what the results of no steps are.
         empty = [_nothing(eqn, v.aval) for v in eqn.eqn.outvars[n:]]

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from ._folds import traced
 from ._registry import emits, emits_alike
 from ._text import julia_type, literal, val
 
 # JAX's name is Julia's, and the operands are all there is.
-SAME = """abs acos acosh add and asin asinh atan atan2 atanh cbrt ceil clamp clz complex conj
-cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt imag is_finite le
-le_to lgamma log log1p logistic lt lt_to max min mulhi ne neg nextafter not or population_count
-pow real rem rsqrt shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt
-square sub tan tanh xor""".split()
+SAME = """abs acos acosh add and asin asinh atan atan2 atanh cbrt ceil clamp clz complex conj cos
+cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt imag is_finite le le_to
+lgamma log log1p log2 logistic lt lt_to max min mulhi ne neg nextafter not one_minus_square or
+population_count pow real rem rsqrt shift_left shift_right_arithmetic shift_right_logical sign
+sin sinh sqrt square sub tan tanh xor""".split()
 
 
 emits_alike(*SAME)
@@ -52,6 +53,19 @@ def _copy(eqn: Any) -> str:
 @emits("integer_pow")
 def _integer_pow(eqn: Any) -> str:
     return eqn.call("integer_pow", eqn.args[0], val(eqn.params["y"]))
+
+
+@emits("polynomial")
+def _polynomial(eqn: Any) -> str:
+    """Write Horner's rule, as JAX does."""
+
+    def horner(x: Any, *coefficients: Any) -> list[Any]:
+        value = coefficients[-1]
+        for coefficient in coefficients[-2::-1]:
+            value = value * x + coefficient
+        return [value]
+
+    return traced(eqn, horner)
 
 
 @emits("round")

@@ -23,10 +23,9 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 from jax.interpreters import ad, batching, mlir
-from jax.interpreters import partial_eval as pe
 
 from .._errors import IndexOutOfBoundsError, explain
-from ..jaxprs import Primitive
+from ..jaxprs import Primitive, register_dead_code_rule
 from ._filling import first_true, number
 
 _LARGEST = np.iinfo(np.int32).max
@@ -251,6 +250,6 @@ in_bounds_p.def_abstract_eval(lambda indices, **params: indices)
 mlir.register_lowering(in_bounds_p, mlir.lower_fun(_check, multiple_results=False))
 ad.primitive_jvps[in_bounds_p] = _jvp
 batching.primitive_batchers[in_bounds_p] = _batch
-pe.dce_rules[in_bounds_p] = _keep
+register_dead_code_rule(in_bounds_p, _keep)
 fail_p.def_effectful_abstract_eval(lambda index, **params: (index, _effects()))
 mlir.register_lowering(fail_p, _lower_fail)

@@ -73,12 +73,11 @@ def asker(depth: int) -> Asker:
         UserWarning: at the first question, where this JAX calls in a way that is not known.
     """
     known = _known()
-    return Asker.TREE if known is None else _asker(known, depth + 1)
+    return Asker.TREE if known is None else _asker(known, sys._getframe(1 + depth))
 
 
-def _asker(known: _Known, depth: int) -> Asker:
-    first = frame = sys._getframe(1 + depth)
-    maps = False
+def _asker(known: _Known, first: FrameType) -> Asker:
+    frame, maps = first, False
     while frame is not None and frame.f_code.co_filename in known.tree_files:
         maps = maps or frame.f_code in known.maps
         frame = frame.f_back
@@ -142,6 +141,7 @@ class _Known:
         self.tree_files = {code.co_filename for code in codes(*trees)}
         self.maps = codes(jax.tree_util.tree_map)
         (self.api_file,) = {code.co_filename for code in self.batches}  # as that of `grad`
+        self.tree_files |= {_first_flattening(jax.jvp)} - {self.api_file}
         self.folder = os.path.dirname(self.api_file) + os.sep
 
 
@@ -171,31 +171,34 @@ def _known() -> _Known | None:
     return None
 
 
-class _Trial:
-    """One way of flattening that is tried out, with a note of every answer."""
-
-    def __init__(self, known: _Known):
-        """Begin without notes."""
-        self.known = known
-        self.heard: set[Asker] = set()
-
-
 class _Canary:
-    """A node with one array that notes who flattens it."""
+    """A node with one array that tells who flattens it."""
 
-    def __init__(self, trial: _Trial, array: Any):
-        """Keep the array, and the trial as structure."""
-        self.trial, self.array = trial, array
+    def __init__(self, tell: Callable[[FrameType], None], array: Any):
+        """Keep the array, and whom to tell as structure."""
+        self.tell, self.array = tell, array
 
 
 def _flatten_canary(canary: _Canary) -> tuple[Any, Any]:
-    canary.trial.heard.add(_asker(canary.trial.known, 1))
-    return (canary.array,), canary.trial
+    canary.tell(sys._getframe(1))
+    return (canary.array,), canary.tell
 
 
 jax.tree_util.register_pytree_node(
-    _Canary, _flatten_canary, lambda trial, children: _Canary(trial, *children)
+    _Canary, _flatten_canary, lambda tell, children: _Canary(tell, *children)
 )
+
+
+def _first_flattening(derive: Callable[..., Any]) -> str:
+    """Return the file of JAX in which a function that differentiates flattens what it is given."""
+    files: list[str] = []
+    one = _Canary(lambda frame: files.append(frame.f_code.co_filename), np.ones(1, np.float32))
+    derive(lambda canary: canary.array, (one,), (one,))
+    return files[0]
+
+
+def _note(known: _Known, heard: set[Asker], frame: FrameType) -> None:
+    heard.add(_asker(known, frame))
 
 
 def _misheard(known: _Known) -> list[str]:
@@ -213,11 +216,12 @@ def _misheard(known: _Known) -> list[str]:
     )
     wrong = []
     for name, expected, run in trials:
-        trial = _Trial(known)
-        run(_Canary(trial, np.ones(1, np.float32)))
+        heard: set[Asker] = set()
+        tell = functools.partial(_note, known, heard)
+        run(_Canary(tell, np.ones(1, np.float32)))
         # Some versions of JAX flatten once more, for the names of arguments in messages.
         harmless = {Asker.MOVES} if expected is Asker.DERIVES else set()
-        if trial.heard - harmless != {expected}:
+        if heard - harmless != {expected}:
             wrong.append(name)
     return wrong
 

@@ -15,7 +15,7 @@ from jax.core import eval_jaxpr
 from jax.extend.core import ClosedJaxpr
 from jax.interpreters import partial_eval as pe
 
-from ..jaxprs import BRANCHES, CALLS
+from ..jaxprs import BRANCHES, CALLS, program_parameter, scan_sizes
 from ._strong_trace import KNOWN_PROGRAMS, PROGRAM_RULES, run_marked, run_strong, strong_p
 
 _Rewritten = tuple[Sequence[Any], dict[str, Any], list[bool]]
@@ -65,31 +65,25 @@ def _rule(*names: str) -> Callable[[Any], Any]:
     return register
 
 
-def _call(name: str) -> Callable[..., _Rewritten]:
-    key = CALLS[name]
-
-    def rule(values: Sequence[Any], carried: list[bool], params: dict[str, Any]) -> _Rewritten:
-        is_closed = isinstance(params[key], ClosedJaxpr)
-        given = params[key] if is_closed else ClosedJaxpr(params[key], ())
-        program, marks = strengthen(given, carried)
-        if is_closed:
-            return values, {**params, key: program}, marks
-        jaxpr, consts = program.jaxpr, program.consts
-        if consts:
-            inputs = [*jaxpr.constvars, *jaxpr.invars]
-            jaxpr = jaxpr.replace(constvars=[], invars=inputs)
-        return [*consts, *values], {**params, key: jaxpr}, marks
-
-    return rule
-
-
 # Those that JAX does not differentiate have no derivative to be made strong.
-PROGRAM_RULES.update((name, _call(name)) for name in CALLS if name not in KNOWN_PROGRAMS)
+@_rule(*CALLS - KNOWN_PROGRAMS)
+def _call(values: Sequence[Any], carried: list[bool], params: dict[str, Any]) -> _Rewritten:
+    key = program_parameter(params)
+    is_closed = isinstance(params[key], ClosedJaxpr)
+    given = params[key] if is_closed else ClosedJaxpr(params[key], ())
+    program, marks = strengthen(given, carried)
+    if is_closed:
+        return values, {**params, key: program}, marks
+    jaxpr, consts = program.jaxpr, program.consts
+    if consts:
+        inputs = [*jaxpr.constvars, *jaxpr.invars]
+        jaxpr = jaxpr.replace(constvars=[], invars=inputs)
+    return [*consts, *values], {**params, key: jaxpr}, marks
 
 
 @_rule("remat2", "remat", "checkpoint")
 def _remat(values: Sequence[Any], carried: list[bool], params: dict[str, Any]) -> _Rewritten:
-    values, params, marks = _call("remat")(values, carried, params)
+    values, params, marks = _call(values, carried, params)
     if params.get("policy") is not None:
         params["policy"] = _seeing_through(params["policy"])
     return values, params, marks
@@ -109,8 +103,7 @@ def _seeing_through(policy: Callable[..., Any]) -> Callable[..., Any]:
 
 @_rule("scan")
 def _scan(values: Sequence[Any], carried: list[bool], params: dict[str, Any]) -> _Rewritten:
-    first, count = params["num_consts"], params["num_carry"]
-    program, marks = _loop(params["jaxpr"], carried, first, count)
+    program, marks = _loop(params["jaxpr"], carried, *scan_sizes(params))
     return values, {**params, "jaxpr": program}, marks
 
 

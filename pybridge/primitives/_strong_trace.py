@@ -27,7 +27,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad
 
 from .._errors import UnsupportedModeError, explain
-from ..jaxprs import calling_line, inner_jaxprs
+from ..jaxprs import RULED_CALLS, calling_line, inner_jaxprs
 from ._strong_products import FACTORS
 
 try:
@@ -35,11 +35,13 @@ try:
 except ImportError:  # before JAX 0.8
     from jax.core import set_current_trace, take_current_trace  # type: ignore[no-redef]
 
-# Their rules do not multiply, though they have no transpose rule that would say so.
+# Their rules do not multiply, though no transpose rule says so: there is none, or JAX keeps it in
+# a table that is not public.
 _NO_PRODUCTS = frozenset(
     "eq ne lt le gt ge eq_to le_to lt_to is_finite sign floor ceil round argmax argmin "
-    "stop_gradient name slice dynamic_slice reshard mesh_cast get swap addupdate new_ref "
-    "mutable_array freeze pure_callback composite within_gradient pybridge_lane_any".split()
+    "stop_gradient name slice dynamic_slice gather reshard relayout mesh_cast get swap addupdate "
+    "new_ref mutable_array freeze optimization_barrier pure_callback composite "
+    "within_gradient pybridge_lane_any".split()
 )
 # Linear in an operand, and yet their rules multiply: by masks, or inside of a program.
 _PRODUCTS_TOO = frozenset(["scatter", "custom_linear_solve", "linear_call"])
@@ -244,13 +246,15 @@ def run_strong(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 def run_marked(
-    f: Callable[..., Sequence[Any]], xs: Sequence[Any], carried: Sequence[bool]
-) -> tuple[list[Any], list[bool]]:
+    f: Callable[..., Any], xs: Sequence[Any], carried: Sequence[bool]
+) -> tuple[Any, list[bool]]:
     """Call a function with some arguments carried; say which results are."""
     trace = new_trace()
     with set_current_trace(trace):
         outs = f(*(trace.carry(x) if c else x for x, c in zip(xs, carried, strict=True)))
-    return [trace.drop(x) for x in outs], [trace.is_carried(x) for x in outs]
+    # A list, or from JAX 0.12 on, of the rule of a custom_vjp, a list and what the rule logs.
+    leaves, tree = jax.tree.flatten(outs, is_leaf=lambda x: x is None)
+    return tree.unflatten(map(trace.drop, leaves)), [trace.is_carried(x) for x in leaves]
 
 
 def is_plain_evaluation() -> bool:
@@ -323,7 +327,10 @@ def is_opaque(of: Any, params: dict[str, Any]) -> bool:
     """Tell whether a primitive holds a program whose products cannot be reached."""
     if of.name in PROGRAM_RULES or of.name in KNOWN_PROGRAMS or of not in ad.primitive_jvps:
         return False
-    return any(inner_jaxprs(SimpleNamespace(params=params)))
+    # The rule of a function that has one is in the program that calls it.
+    if of.name in RULED_CALLS:
+        return False
+    return any(inner_jaxprs(SimpleNamespace(primitive=of, params=params)))
 
 
 def refuse_if(refused: bool, of: Any) -> None:

@@ -23,7 +23,7 @@ from jax.core import Tracer, eval_jaxpr
 from jax.interpreters import ad
 from jax.interpreters import partial_eval as pe
 
-from ..jaxprs import jaxpr_as_fun
+from ..jaxprs import jaxpr_as_fun, register_dead_code_rule
 from ._switch_primitive import bind_switch, switch_p
 
 if TYPE_CHECKING:
@@ -326,4 +326,4 @@ def _where(flags: Iterable[bool], values: Iterable[Any], wanted: bool = True) ->
 
 pe.custom_partial_eval_rules[switch_p] = _partial_eval
 pe.partial_eval_jaxpr_custom_rules[switch_p] = _partial_eval_equation
-pe.dce_rules[switch_p] = _dce
+register_dead_code_rule(switch_p, _dce)

@@ -68,6 +68,12 @@ def _select_and_scatter(x, y):
     return lax.select_and_scatter_p.bind(x, y[:, :2], number, **choice, **sums, **windows)
 
 
+def _polynomial(x, *coefficients):
+    if hasattr(lax, "polynomial"):  # from JAX 0.12 on
+        return lax.polynomial(x, coefficients)
+    return sum(c * x**k for k, c in enumerate(coefficients))
+
+
 def _parts(z):
     return lax.real(z), lax.imag(z)
 
@@ -92,6 +98,9 @@ SMOOTH = {
     "expm1": (lax.expm1, X),
     "log": (lax.log, POSITIVE),
     "log1p": (lax.log1p, INSIDE),
+    "log2": (jnp.log2, POSITIVE),
+    "one_minus_square": (getattr(lax, "one_minus_square", lambda x: 1 - x * x), X),
+    "polynomial": (lambda x, a, b: _polynomial(x, a, 2.0, b, *[0.1] * 8), X, POSITIVE, Y),
     "sqrt": (lax.sqrt, POSITIVE),
     "rsqrt": (lax.rsqrt, POSITIVE),
     "cbrt": (lax.cbrt, X),

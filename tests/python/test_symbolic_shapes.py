@@ -20,7 +20,7 @@ def check(f, specs, *args):
     """Export for symbolic shapes, call it on two sizes, and compare."""
     scope = export.SymbolicScope()
     structs = [
-        jax.ShapeDtypeStruct(export.symbolic_shape(spec, scope=scope), x.dtype)
+        jax.ShapeDtypeStruct(export.symbolic_shape(spec, scope=scope), jnp.asarray(x).dtype)
         for spec, x in zip(specs, args, strict=True)
     ]
     exported = export.export(jax.jit(f))(*structs)

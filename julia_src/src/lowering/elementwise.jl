@@ -87,6 +87,7 @@ real_like(x, x̄) = eltype(x) <: Real && eltype(x̄) <: Complex ? real.(x̄) : x
 @elementwise neg(x) = -x (-1,)
 @elementwise abs(x) = magnitude(x) (sign_of(x),)
 @elementwise square(x) = x * x (2 * x,)
+@elementwise one_minus_square(x) = (1 + x) * (1 - x) (-2 * x,)
 @elementwise max(x, y) = larger(x, y) (share(x, y, Ω), share(y, x, Ω))
 @elementwise min(x, y) = smaller(x, y) (share(x, y, Ω), share(y, x, Ω))
 @elementwise pow(x, y) = power(x, y) (power_partial(x, y), power_log(x, y, Ω))
@@ -159,16 +160,17 @@ end
 # --- exponentials and logarithms ----------------------------------------------------------
 
 @elementwise exp(x) = Base.exp(x) (Ω,)
-@elementwise exp2(x) = Base.exp2(x) (oftype(Ω, log2e) * Ω,)
+@elementwise exp2(x) = Base.exp2(x) (oftype(Ω, ln2) * Ω,)
 @elementwise expm1(x) = Base.expm1(x) (Ω + 1,)
 @elementwise log(x) = guarded(Base.log, x, 0) (inv(x),)
 @elementwise log1p(x) = guarded(Base.log1p, x, -1) (inv(x + 1),)
+@elementwise log2(x) = guarded(Base.log2, x, 0) (inv(oftype(x, ln2) * x),)
 @elementwise sqrt(x) = guarded(Base.sqrt, x, 0) (oftype(Ω, 0.5) / Ω,)
 @elementwise rsqrt(x) = inv(guarded(Base.sqrt, x, 0)) (oftype(Ω, -0.5) * (Ω / x),)
 @elementwise cbrt(x) = Base.cbrt(x) (inv(3 * Ω * Ω),)
 @elementwise logistic(x) = sigmoid(x) (Ω * (1 - Ω),)
 
-const log2e = 0.6931471805599453
+const ln2 = 0.6931471805599453
 
 # NaN where Julia throws.
 @inline guarded(f::F, x, lowest) where {F} = f(x)

@@ -16,6 +16,7 @@ from ...finite import TOLERANCES, Curve, directional_derivative
 from ...jaxprs import (
     RULED_CALLS,
     SOLVERS,
+    called_name,
     called_program,
     closed_over,
     contains,
@@ -25,7 +26,7 @@ from ...jaxprs import (
 from ..subject import Arrays, Place, Seen, first_place, moved, walk
 from .precision import NotFollowedError, run_by_steps
 
-RULES = frozenset(RULED_CALLS)
+RULES = RULED_CALLS
 
 # A solver has rules as well: the caller says how the transposed system is solved.
 _WITH_RULES = RULES | SOLVERS
@@ -68,8 +69,7 @@ def rule_name(eqn: Any) -> str:
     if eqn.primitive.name in SOLVERS:
         return f"lax.{eqn.primitive.name}"
     inner = called_program(eqn)
-    name = inner.jaxpr.debug_info.func_name if inner is not None else ""
-    name = name.rpartition(".")[2]
+    name = called_name(eqn).rpartition(".")[2]
     if inner is not None and is_of_jax(inner):
         name = name.lstrip("_")  # lax.custom_root calls _custom_root
     return name or "a function"

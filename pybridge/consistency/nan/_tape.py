@@ -25,7 +25,7 @@ from ...jaxprs import (
     Recording,
     Step,
     bound_equation,
-    called_program,
+    called_name,
     inner_jaxprs,
 )
 
@@ -169,9 +169,7 @@ def rule_name(step: Step) -> str:
     """Name the function whose own derivative rule a step has; empty where it has none."""
     if step.eqn is None or step.primitive not in RULED_CALLS:
         return ""
-    inner = called_program(step.eqn)
-    named = inner.jaxpr.debug_info.func_name if inner is not None else ""
-    return step.eqn.params.get("name") or named or step.primitive
+    return step.eqn.params.get("name") or called_name(step.eqn) or step.primitive
 
 
 def is_inexact(value: Any) -> bool:

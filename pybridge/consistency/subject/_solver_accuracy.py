@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr
 
-from ...jaxprs import LOOPS, Rebuilding, select_lanes
+from ...jaxprs import LOOPS, Rebuilding, scan_sizes, select_lanes
 from ._bounded_loops import bounded
 from ._compilation import compiled
 from ._places import first_place
@@ -79,7 +79,7 @@ class _RunOn(Rebuilding):
 
     def scan(self, eqn: Any, operands: list[Any], here: None) -> list[Any]:
         params = eqn.params
-        body, consts, carries = params["jaxpr"], params["num_consts"], params["num_carry"]
+        body, (consts, carries) = params["jaxpr"], scan_sizes(params)
         if len(operands) > consts + carries or len(body.jaxpr.outvars) > carries:
             return super().scan(eqn, operands, here)
         # Without anything to scan over it is a loop of so many steps.

@@ -63,14 +63,21 @@ def _divide(x: Any, y: Any) -> Any:
     return x / y
 
 
+def _horner(x: Any, *coefficients: Any) -> Any:
+    value = coefficients[-1]
+    for coefficient in coefficients[-2::-1]:
+        value = value * x + coefficient
+    return value
+
+
 def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
     """Ignore parameters: they say nothing about the numbers."""
     return lambda *xs, **_: function(*xs)
 
 
 # Under the same name in NumPy, or under its own.
-_SAME = """abs add cbrt ceil conj cos cosh exp exp2 expm1 floor imag log log1p real sign sin sinh
-    sqrt square tan tanh""".split()
+_SAME = """abs add cbrt ceil conj cos cosh exp exp2 expm1 floor imag log log1p log2 real sign sin
+    sinh sqrt square tan tanh""".split()
 _RENAMED = {
     **{"add_any": "add", "sub": "subtract", "mul": "multiply", "neg": "negative", "rem": "fmod"},
     **{"max": "maximum", "min": "minimum", "pow": "power", "is_finite": "isfinite"},
@@ -93,7 +100,9 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     # NumPy's power of an integer base refuses negative exponents.
     "integer_pow": lambda x, y, **_: np.power(x, y) if y >= 0 else 1 / np.power(x, -y),
     "logistic": _of_numbers(lambda x: 1 / (1 + np.exp(-x))),
+    "one_minus_square": _of_numbers(lambda x: (1 + x) * (1 - x)),
     "optimization_barrier": lambda *xs, **_: list(xs),
+    "polynomial": _of_numbers(_horner),
     "round": _round,
     "rsqrt": _of_numbers(lambda x: 1 / np.sqrt(x)),
     "select_n": _of_numbers(_select),
