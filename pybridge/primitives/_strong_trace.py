@@ -27,7 +27,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad
 
 from .._errors import UnsupportedModeError, explain
-from ..jaxprs import RULED_CALLS, calling_line, inner_jaxprs
+from ..jaxprs import RULED_CALLS, calling_line, contains, inner_jaxprs
 from ._strong_products import FACTORS
 
 try:
@@ -110,6 +110,9 @@ class StrongTrace(Trace):
     def _process(self, primitive: Any, tracers: Any, params: dict[str, Any]) -> Any:
         carried = [self.is_carried(x) for x in tracers]
         values = [self.drop(x) for x in tracers]
+        if any(carried) and _is_linear_program(primitive, params):
+            with set_current_trace(self):
+                return primitive.to_lojax(*tracers, **params)
         with set_current_trace(self.parent):
             if is_opaque(primitive, params):
                 refuse_if(any(carried), primitive)
@@ -291,10 +294,24 @@ def _is_harmless(x: Any) -> bool:
     return number != 0 and math.isfinite(abs(number))
 
 
+def _is_linear_program(primitive: Any, params: dict[str, Any]) -> bool:
+    """Tell whether a primitive, applied to a derivative, can be left to its program.
+
+    It is then linear in that, and so is its program, whose products can be reached; but not where
+    the program looks at the bits of numbers.
+    """
+    if primitive.name != "call_hi_primitive":
+        return False
+    inner = inner_jaxprs(SimpleNamespace(primitive=primitive, params=params))
+    return not any(contains(program, {"bitcast_convert_type"}) for program in inner)
+
+
 def _needs_rule(primitive: Any, carried: Sequence[bool]) -> bool:
     """Tell whether JAX's rule for a primitive may multiply."""
     if primitive is product_p or primitive.name in _NO_PRODUCTS:
         return False
+    if primitive.name == "call_hi_primitive":
+        return not any(carried)
     if primitive.name in FACTORS:
         # With a harmless factor it is linear, with a carried divisor it is not.
         return not any(carried) or not any(carried[i] for i in FACTORS[primitive.name])
@@ -319,8 +336,18 @@ def bind_product(primitive: Any, values: Sequence[Any], params: dict[str, Any]) 
     return product_p.bind(*values, of=primitive, settings=_settings(params))
 
 
-def _settings(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted(params.items()))
+class _Settings(tuple[tuple[str, Any], ...]):
+    """Parameters of a primitive, of which some in JAX 0.11 have no hash."""
+
+    def __hash__(self) -> int:
+        try:
+            return super().__hash__()
+        except TypeError:
+            return hash(tuple(name for name, _ in self))
+
+
+def _settings(params: dict[str, Any]) -> _Settings:
+    return _Settings(sorted(params.items()))
 
 
 def is_opaque(of: Any, params: dict[str, Any]) -> bool:

@@ -212,6 +212,27 @@ def test_matrix_product(maybe_jit):
     np.testing.assert_array_equal(many, [[[1.0, 2.0], [1.0, 2.0]], [[1.0, 1.0], [1.0, 1.0]]])
 
 
+# JAX 0.12 has these as one operation each until the program is compiled.
+HIGH = {
+    "einsum": lambda x: jnp.einsum("i,i->", jnp.log(x) * jnp.ones(2), jnp.array([1.0, 2.0]) * x),
+    "interp": lambda x: jnp.interp(x, jnp.array([0.0, 1, 2]), jnp.array([0.0, 3, 5])) * jnp.log(x),
+    "ldexp": lambda x: jnp.ldexp(jnp.sqrt(x), 3),
+    "custom_root": lambda x: lax.custom_root(
+        lambda y: y * y - x, 1.0, lambda f, y: jnp.sqrt(x), lambda g, y: y / g(1.0)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HIGH)
+def test_operations_that_are_functions_until_compiled(name, maybe_jit):
+    f, g = HIGH[name], jax.grad
+    strong = strong_zero(lambda x: jnp.where(x > 0, f(x), 0.0))
+    for derive in (g, lambda f: g(g(f)), lambda f: g(jax.checkpoint(f)), jax.jacfwd):
+        found = maybe_jit(jax.vmap(derive(strong)))(jnp.array([0.0, 0.7, 1.5]))
+        expected = [0.0, derive(f)(0.7), derive(f)(1.5)]
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_what_a_matrix_product_keeps_of_infinity(maybe_jit):
     tangent = jnp.array([[1.0, 0.0], [-1.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
     b = jnp.array([[jnp.inf, jnp.inf, 1.0], [2.0, jnp.nan, -jnp.inf]])
