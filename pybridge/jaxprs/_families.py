@@ -39,8 +39,8 @@ DRAWING = frozenset("random_bits random_gamma rng_bit_generator rng_uniform thre
 # They hold programs that are no part of the computation's flow: how two numbers are combined, what
 # one device does with its piece of an array, a kernel on references, a transpose.
 OTHER_PROGRAMS = frozenset(
-    """_dot_product_attention_bwd _dot_product_attention_fwd core_map cudnn_fusion custom_fusion
-    custom_partitioning emit_pipeline fusible jaxpr_call
+    """_dot_product_attention_bwd _dot_product_attention_fwd core_map cudnn_fusion custom_dce_call
+    custom_fusion custom_partitioning emit_pipeline for fusible jaxpr_call
     linear_call mpmd_map pallas_call parallel_loop pipeline_body reduce reduce_window remat_opt
     run_scoped run_state scatter scatter-add scatter-max scatter-min scatter-mul scatter-sub
     select_and_scatter shard_map thunky.async_start thunky.call_thunky_nested

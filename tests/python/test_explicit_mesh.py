@@ -118,6 +118,8 @@ def test_a_switch_and_a_nested_cond(put, maybe_jit):
 @pytest.mark.parametrize("of_indices", [("i",), (None,)])
 @pytest.mark.parametrize("axis", [0, 1, None])
 def test_take(mode, of_x, of_indices, axis, put, maybe_jit):
+    if jax.__version_info__ < (0, 8) and mode == "clip":
+        pytest.skip("jax 0.7 has no sharding for the derivative of what is clipped")
     indices = np.array([0, 3, 3, -1]) if mode == "error" else np.array([0, 7, -1, 3])
     options = {"mode": mode} | ({"fill_value": 0.5} if mode == "fill" else {})
     x, given = put(SQUARE, *of_x), put(indices, *of_indices)
@@ -202,6 +204,8 @@ SHARDED_LAYERS = {
 
 @pytest.mark.parametrize("name", SHARDED_LAYERS)
 def test_layers(name, put, maybe_jit):
+    if jax.__version_info__ < (0, 8) and "groups" in name:
+        pytest.skip("jax 0.7 has no sharding for the derivative of a convolution in groups")
     layer, shape, of_x, of_params, options = SHARDED_LAYERS[name]
     x = np.sin(np.arange(np.prod(shape), dtype=np.float32)).reshape(shape)
 
