@@ -5,6 +5,7 @@ from ._families import BRANCHES as BRANCHES
 from ._families import CALLS as CALLS
 from ._families import DRAWING as DRAWING
 from ._families import ELEMENTWISE as ELEMENTWISE
+from ._families import EXPANDED as EXPANDED
 from ._families import FOLLOWED as FOLLOWED
 from ._families import LOOPS as LOOPS
 from ._families import MIXING as MIXING

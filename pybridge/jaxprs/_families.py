@@ -14,12 +14,12 @@ CALLS = frozenset(
     fused_call jit pjit program_order remat remat2 xla_metadata_call""".split()
 )
 
-# The same for functions with a derivative rule of their own: only the value is the program's. An
-# operation of JAX that is itself a function, such as `lax.custom_root`, is `call_hi_primitive`
-# from JAX 0.11 on.
-RULED_CALLS = frozenset(
-    "call_hi_primitive custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr".split()
-)
+# From JAX 0.11 on, operations such as `lax.custom_root` and `jnp.einsum` stay functions, with rules
+# for each transformation, and become programs when they are compiled.
+EXPANDED = frozenset({"call_hi_primitive"})
+
+# Calls of functions with a derivative rule of their own: only the value is the program's.
+RULED_CALLS = EXPANDED | {"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"}
 
 # They run the one of their `branches` that the first operand names, on the other operands.
 BRANCHES = frozenset({"cond", "pybridge_switch"})
@@ -39,8 +39,8 @@ DRAWING = frozenset("random_bits random_gamma rng_bit_generator rng_uniform thre
 # They hold programs that are no part of the computation's flow: how two numbers are combined, what
 # one device does with its piece of an array, a kernel on references, a transpose.
 OTHER_PROGRAMS = frozenset(
-    """_dot_product_attention_bwd _dot_product_attention_fwd core_map cudnn_fusion custom_dce_call
-    custom_fusion custom_partitioning emit_pipeline for fusible jaxpr_call
+    """_dot_product_attention_bwd _dot_product_attention_fwd core_map cudnn_fusion
+    custom_dce_call custom_fusion custom_partitioning emit_pipeline for fusible jaxpr_call
     linear_call mpmd_map pallas_call parallel_loop pipeline_body reduce reduce_window remat_opt
     run_scoped run_state scatter scatter-add scatter-max scatter-min scatter-mul scatter-sub
     select_and_scatter shard_map thunky.async_start thunky.call_thunky_nested
@@ -49,15 +49,13 @@ OTHER_PROGRAMS = frozenset(
 
 # An element of the result depends on the same element of each operand alone.
 ELEMENTWISE = frozenset(
-    """abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e
-    cbrt ceil clamp clz complex conj convert_element_type copy copy_p cos cosh digamma div
-    eq erf erf_inv erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a igammac imag
-    integer_pow is_finite le lgamma log log1p log2 logistic lt max min mul ne neg nextafter
-    not one_minus_square
-    or polygamma polynomial population_count pow pvary real reduce_precision
-    regularized_incomplete_beta rem round rsqrt select_n shift_left
-    shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub tan tanh xor
-    zeta""".split()
+    """abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt
+    ceil clamp clz complex conj convert_element_type copy copy_p cos cosh digamma div eq erf
+    erf_inv erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a igammac imag integer_pow
+    is_finite le lgamma log log1p log2 logistic lt max min mul ne neg nextafter not
+    one_minus_square or polygamma polynomial population_count pow pvary real reduce_precision
+    regularized_incomplete_beta rem round rsqrt select_n shift_left shift_right_arithmetic
+    shift_right_logical sign sin sinh sqrt square sub tan tanh xor zeta""".split()
 )
 
 # An element of the result depends on several elements of an operand.

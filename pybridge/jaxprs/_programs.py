@@ -11,7 +11,7 @@ from jax import lax
 from jax.core import eval_jaxpr
 from jax.interpreters import partial_eval as pe
 
-from ._families import CALLS, RULED_CALLS
+from ._families import CALLS, EXPANDED, RULED_CALLS
 
 # `jax.extend` loads Pallas, which takes longer than all of pybridge's own import: what is
 # imported with pybridge takes the names of `jax.extend.core` from here, or in its functions.
@@ -72,7 +72,7 @@ def inner_jaxprs(eqn: Any) -> Iterator[ClosedJaxpr]:
     """Yield the programs inside of an equation: of pjit, scan, cond, custom_jvp and the like."""
     from jax.extend.core import ClosedJaxpr, Jaxpr
 
-    if eqn.primitive.name == "call_hi_primitive":
+    if eqn.primitive.name in EXPANDED:
         yield _expanded(eqn.primitive, eqn.params["_prim"])
     for value in eqn.params.values():
         for part in value if isinstance(value, tuple | list) else (value,):
@@ -87,7 +87,7 @@ def called_program(eqn: Any) -> ClosedJaxpr | None:
 
     Functions with a derivative rule of their own are calls: of the program of their value.
     """
-    if eqn.primitive.name == "call_hi_primitive":
+    if eqn.primitive.name in EXPANDED:
         return _expanded(eqn.primitive, eqn.params["_prim"])
     if eqn.primitive.name not in _CALLS:
         return None
@@ -101,7 +101,7 @@ def program_parameter(params: Mapping[str, Any]) -> str:
 
 def called_name(eqn: Any) -> str:
     """Return the name of the function that an equation calls; empty where that is not known."""
-    if eqn.primitive.name == "call_hi_primitive":
+    if eqn.primitive.name in EXPANDED:
         return type(eqn.params["_prim"]).__name__
     program = called_program(eqn)
     return program.jaxpr.debug_info.func_name if program is not None else ""
@@ -238,7 +238,7 @@ def substitute(program: ClosedJaxpr, name: str, primitive: Any) -> ClosedJaxpr:
             return eqn.replace(primitive=primitive)
         if not any(True for _ in inner_jaxprs(eqn)):
             return eqn
-        if eqn.primitive.name == "call_hi_primitive":
+        if eqn.primitive.name in EXPANDED:
             inner = substitute(_expanded(eqn.primitive, eqn.params["_prim"]), name, primitive)
             return eqn.replace(primitive=closed_call_p, params={"call_jaxpr": inner})
         return eqn.replace(params={key: substituted(value) for key, value in eqn.params.items()})

@@ -27,7 +27,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad
 
 from .._errors import UnsupportedModeError, explain
-from ..jaxprs import RULED_CALLS, calling_line, contains, inner_jaxprs
+from ..jaxprs import EXPANDED, RULED_CALLS, calling_line, contains, inner_jaxprs
 from ._strong_products import FACTORS
 
 try:
@@ -300,7 +300,7 @@ def _is_linear_program(primitive: Any, params: dict[str, Any]) -> bool:
     It is then linear in that, and so is its program, whose products can be reached; but not where
     the program looks at the bits of numbers.
     """
-    if primitive.name != "call_hi_primitive":
+    if primitive.name not in EXPANDED:
         return False
     inner = inner_jaxprs(SimpleNamespace(primitive=primitive, params=params))
     return not any(contains(program, {"bitcast_convert_type"}) for program in inner)
@@ -310,7 +310,7 @@ def _needs_rule(primitive: Any, carried: Sequence[bool]) -> bool:
     """Tell whether JAX's rule for a primitive may multiply."""
     if primitive is product_p or primitive.name in _NO_PRODUCTS:
         return False
-    if primitive.name == "call_hi_primitive":
+    if primitive.name in EXPANDED:
         return not any(carried)
     if primitive.name in FACTORS:
         # With a harmless factor it is linear, with a carried divisor it is not.
@@ -354,7 +354,7 @@ def is_opaque(of: Any, params: dict[str, Any]) -> bool:
     """Tell whether a primitive holds a program whose products cannot be reached."""
     if of.name in PROGRAM_RULES or of.name in KNOWN_PROGRAMS or of not in ad.primitive_jvps:
         return False
-    # The rule of a function that has one is in the program that calls it.
+    # What has a rule of its own is differentiated by that, and the rule's products are reached.
     if of.name in RULED_CALLS:
         return False
     return any(inner_jaxprs(SimpleNamespace(primitive=of, params=params)))

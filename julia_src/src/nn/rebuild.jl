@@ -117,7 +117,10 @@ end
 (f::ModelCall{false})(params, state, x, key) = rebuild(f.plan, params, state, key)(x)
 
 # Layers write their new statistics into these, which are where the old ones are.
-own(state) = map(x -> x isa Number ? fill(x) : copyto!(similar(x), x), state)
+own(state) = map(own_array, state)
+own_array(x::Number) = fill(x)
+own_array(x::AbstractArray) = Array(x)
+own_array(x::DenseArray) = copyto!(similar(x), x)  # a GPU's arrays among them
 ChainRulesCore.@non_differentiable own(::Any)
 
 """
@@ -130,14 +133,14 @@ struct Running{T,N} <: AbstractArray{T,N}
     array::Array{T,N}
 end
 
-"Statistics that a layer can write to. On a GPU its kernels, and cuDNN's, want the array itself."
-running(array::Array) = Running(array)
-running(array::AbstractArray) = array
-
 Base.size(r::Running) = size(r.array)
 Base.IndexStyle(::Type{<:Running}) = IndexLinear()
 Base.getindex(r::Running, i::Int) = r.array[i]
 Base.setindex!(r::Running, v, i::Int) = setindex!(r.array, primal(v), i)
+
+"Statistics that a layer can write to. On a GPU its kernels, and cuDNN's, want the array itself."
+running(array::Array) = Running(array)
+running(array::AbstractArray) = array
 
 """
     MaskRNG(p, key=nothing)
