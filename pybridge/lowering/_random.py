@@ -105,9 +105,11 @@ def _opaque(eqn: Any) -> str:
     "scatter",
     "select_n",
     "slice",
+    "split",
     "squeeze",
     "stack",
     "transpose",
+    "unstack",
 )
 def _moved(eqn: Any) -> str:
     def words(*args: Any) -> Any:

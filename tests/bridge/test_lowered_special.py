@@ -79,6 +79,11 @@ def test_derivatives_on_the_whole_line_are_jaxs(system):
     for name, got, want in zip(ONE_ARGUMENT, found, jax.grad(total, numbers)(*xs), strict=True):
         # JAX has 1/2 for bessel_i1e of NaN, and NaN for the derivative of digamma at infinity.
         want = np.where(np.isnan(x), np.nan, want)
+        # Older ones have a derivative of acosh where that has no value, and none of lgamma at 0.
+        if name == "acosh":
+            want = np.where(x < 1, np.nan, want)
+        if name == "lgamma":
+            want = np.where(x == 0, -np.inf, want)
         if name == "digamma":
             want = np.where(x == np.inf, 0, want)
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=name)
@@ -116,7 +121,7 @@ def test_values_at_the_edges_are_jaxs():
             lax.bessel_i0e(z),
             lax.bessel_i1e(z),
             lax.erf_inv(z * 2),
-            lax.digamma(z),
+            jnp.where(z == 0, -inf, lax.digamma(z)),  # older ones have NaN at 0
         )
 
     for got, want in zip(lower(f, *args)(*args), f(*args), strict=True):

@@ -19,14 +19,19 @@ end
 "The lower triangle, with half of the diagonal."
 halved(X) = tril(X, -1) + diagm(diag(X) / 2)
 
+# The lower triangle is read alone, and stands for both. (JAX before 0.11 has the derivative of a
+# function of all of the matrix; of one that is made symmetric before, the two are the same.)
 function lane_push(::Factor{:cholesky}, (Ȧ,), (L,), xs)
+    Ȧ = tril(Ȧ) + tril(Ȧ, -1)' - imaginary(diagm(diag(Ȧ)))
     inside = triangular(L, triangular(L, Ȧ, adjoint_how(right(LOWER))), LOWER)
     return (L * halved(inside),)
 end
 function lane_pull(::Factor{:cholesky}, i, (L̄,), (L,), xs)
     inside = halved(L' * L̄)
-    return triangular(L, triangular(L, inside, adjoint_how(LOWER)), right(LOWER))
+    Ā = triangular(L, triangular(L, inside, adjoint_how(LOWER)), right(LOWER))
+    return tril(Ā) + tril(Ā', -1) - imaginary(diagm(diag(Ā)))
 end
+imaginary(A) = (A - conj(A)) / 2
 
 # The triangle that is read.
 seen(A, how) = how.lower ? tril(A, -Int(how.unit)) : triu(A, Int(how.unit))

@@ -33,7 +33,7 @@ const two_over_root_pi = 1.1283791670955126
 function digamma_value(x::Float64)
     isnan(x) && return x
     isinf(x) && return x > 0 ? x : NaN
-    x <= 0 && isinteger(x) && return NaN
+    x <= 0 && isinteger(x) && return x == 0 ? -Inf : NaN
     x < 0 && return digamma_value(1 - x) - pi / tan(pi * x)
     shift = 0.0
     while x < 10
