@@ -96,7 +96,8 @@ def _combining(eqn: Any, ndim: int) -> Combine:
     """Make the function that combines arrays of one axis more than the result has."""
     p = eqn.params
     jaxpr = p["jaxpr"]
-    closed = jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, p.get("consts", ()))
+    consts = p.get("consts", ())
+    closed = ClosedJaxpr(jaxpr, consts) if consts or not isinstance(jaxpr, ClosedJaxpr) else jaxpr
     f = jaxpr_as_fun(closed)
     for _ in range(ndim + 1):
         f = jax.vmap(f)
