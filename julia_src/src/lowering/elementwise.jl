@@ -198,7 +198,8 @@ const ln2 = 0.6931471805599453
 @elementwise cosh(x) = Base.cosh(x) (Base.sinh(x),)
 @elementwise tanh(x) = Base.tanh(x) ((1 - Ω) * (1 + Ω),)
 @elementwise asinh(x) = Base.asinh(x) (inv(Base.sqrt(x * x + 1)),)
-@elementwise acosh(x) = guarded(Base.acosh, x, 1) (inverse_root(x - 1) * inverse_root(x + 1),)
+@elementwise acosh(x) = guarded(Base.acosh, x, 1) (
+    inverse_root(x - 1) * inverse_root(x + 1),)
 @elementwise atanh(x) = bounded(Base.atanh, x, -1, 1) (inv((1 - x) * (1 + x)),)
 
 # --- piecewise constant -------------------------------------------------------------------
