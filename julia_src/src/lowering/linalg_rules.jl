@@ -19,8 +19,8 @@ end
 "The lower triangle, with half of the diagonal."
 halved(X) = tril(X, -1) + diagm(diag(X) / 2)
 
-# The lower triangle is read alone, and stands for both. (JAX before 0.11 has the derivative of
-# a function of both; of a matrix that is made symmetric before, the two are the same.)
+# The lower triangle is read alone, and stands for both. (JAX before 0.11 has the derivative
+# of a function of both; of a matrix made symmetric before, the two are the same.)
 function lane_push(::Factor{:cholesky}, (Ȧ,), (L,), xs)
     Ȧ = tril(Ȧ) + tril(Ȧ, -1)' - imaginary(diagm(diag(Ȧ)))
     inside = triangular(L, triangular(L, Ȧ, adjoint_how(right(LOWER))), LOWER)
