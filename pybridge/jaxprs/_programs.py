@@ -109,19 +109,21 @@ def called_name(eqn: Any) -> str:
 
 def _expanded(primitive: Any, function: Any) -> ClosedJaxpr:
     """Return the program of an operation that JAX keeps as a function until it is compiled."""
+    # Functions of other types of operands are equal where their settings are.
+    types = tuple(function.in_avals_flat), function.in_tree
     try:
         hash(function)
     except TypeError:  # of JAX 0.11, some have lists in them
-        return _expand(primitive, function)
-    return _expand_once(primitive, function)
+        return _expand(primitive, function, *types)
+    return _expand_once(primitive, function, *types)
 
 
-def _expand(primitive: Any, function: Any) -> ClosedJaxpr:
+def _expand(primitive: Any, function: Any, avals: tuple[Any, ...], _tree: Any) -> ClosedJaxpr:
     @wraps(type(function).expand)  # whose file is that of the program
     def expand(*operands: Any) -> Any:
         return primitive.to_lojax(*operands, _prim=function)
 
-    return jax.make_jaxpr(expand)(*function.in_avals_flat)
+    return jax.make_jaxpr(expand)(*avals)
 
 
 _expand_once = lru_cache(256)(_expand)

@@ -151,3 +151,12 @@ def test_substitution_reaches_inner_programs():
     assert jaxprs.contains(program, {"mul"}) and not jaxprs.contains(replaced, {"mul"})
     (carry, *_) = jaxprs.jaxpr_as_fun(replaced)(jnp.ones(3))
     assert carry == 5.0  # 2 + 1 + 1 + 1
+
+
+def test_the_program_of_an_operation_is_of_its_operands_shapes():
+    """JAX 0.11 and later have two of `searchsorted` with other shapes as equal."""
+    for shape in ((5,), (), (2, 3)):
+        x, grid = jnp.full(shape, 0.5), jnp.arange(4.0)
+        program = jax.make_jaxpr(jnp.searchsorted)(grid, x)
+        (out,) = _OnNumbers().run(program, [grid, x], None)
+        np.testing.assert_array_equal(out, jnp.full(shape, 1))
