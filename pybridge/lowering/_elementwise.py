@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -60,10 +61,7 @@ def _polynomial(eqn: Any) -> str:
     """Write Horner's rule, as JAX does."""
 
     def horner(x: Any, *coefficients: Any) -> list[Any]:
-        value = coefficients[-1]
-        for coefficient in coefficients[-2::-1]:
-            value = value * x + coefficient
-        return [value]
+        return [reduce(lambda y, a: y * x + a, coefficients[::-1])]
 
     return traced(eqn, horner)
 

@@ -132,7 +132,6 @@ ForwardDiff and Tracker the layer's new statistics are dual or tracked.
 struct Running{T,N} <: AbstractArray{T,N}
     array::Array{T,N}
 end
-
 Base.size(r::Running) = size(r.array)
 Base.IndexStyle(::Type{<:Running}) = IndexLinear()
 Base.getindex(r::Running, i::Int) = r.array[i]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -63,13 +64,6 @@ def _divide(x: Any, y: Any) -> Any:
     return x / y
 
 
-def _horner(x: Any, *coefficients: Any) -> Any:
-    value = coefficients[-1]
-    for coefficient in coefficients[-2::-1]:
-        value = value * x + coefficient
-    return value
-
-
 def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
     """Ignore parameters: they say nothing about the numbers."""
     return lambda *xs, **_: function(*xs)
@@ -102,7 +96,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "logistic": _of_numbers(lambda x: 1 / (1 + np.exp(-x))),
     "one_minus_square": _of_numbers(lambda x: (1 + x) * (1 - x)),
     "optimization_barrier": lambda *xs, **_: list(xs),
-    "polynomial": _of_numbers(_horner),
+    "polynomial": _of_numbers(lambda x, *c: reduce(lambda y, a: y * x + a, c[::-1])),
     "round": _round,
     "rsqrt": _of_numbers(lambda x: 1 / np.sqrt(x)),
     "select_n": _of_numbers(_select),
