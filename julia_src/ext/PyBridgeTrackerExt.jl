@@ -4,6 +4,7 @@
 module PyBridgeTrackerExt
 
 using ChainRulesCore: ChainRulesCore, NoTangent
+using LinearAlgebra: Bidiagonal, SymTridiagonal, Tridiagonal
 using PrecompileTools: @compile_workload
 using PyBridge: PyBridge, ForwardDiffBackend, TrackerBackend
 using Tracker: Tracker, TrackedArray, TrackedReal
@@ -17,7 +18,18 @@ const Tracked = Union{TrackedReal,TrackedArray,AbstractArray{<:TrackedReal}}
 PyBridge.within_gradient(::TrackedReal) = true
 PyBridge.within_gradient(::TrackedArray) = true
 PyBridge.within_gradient(::AbstractArray{<:TrackedReal}) = true
+# The number type of a `Diagonal` of a tracked array is that of a plain one.
+PyBridge.within_gradient(x::AbstractArray{<:AbstractFloat}) =
+    PyBridge.seen(x) && (any(PyBridge.within_gradient, parts(x)) || PyBridge.plainly_within(x))
 
+"The arrays that an array is a view of, or made of."
+parts(x::AbstractArray) = parent(x) === x ? () : (parent(x),)
+parts(x::Bidiagonal) = (x.dv, x.ev)
+parts(x::SymTridiagonal) = (x.dv, x.ev)
+parts(x::Tridiagonal) = (x.dl, x.d, x.du)
+
+PyBridge.differentiation_order(x::AbstractArray{<:AbstractFloat}) =
+    max(PyBridge.largest_order(parts(x)), PyBridge.differentiation_order(zero(eltype(x))))
 PyBridge.differentiation_order(x::Union{TrackedReal,TrackedArray}) =
     derivatives_on(Tracker.tracker(x)) + PyBridge.differentiation_order(Tracker.data(x))
 PyBridge.differentiation_order(x::AbstractArray{<:TrackedReal}) = PyBridge.largest_order(x)

@@ -102,6 +102,18 @@ def add_check(commands: Any) -> None:
     check.set_defaults(run=_check)
 
 
+def with_expressions(words: Sequence[str]) -> list[str]:
+    """Tell argparse what after `--args` is an expression, though it begins with a minus: -pi."""
+    marked, is_expression = [], False
+    for word in words:
+        if word.startswith("--") or word in ("-h", "-v"):
+            is_expression = word == "--args"
+        elif is_expression and word.startswith("-"):
+            word = f" {word}"
+        marked.append(word)
+    return marked
+
+
 def _system(name: str) -> str:
     """Read the name of an AD system off the command line."""
     try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from .._errors import ArgumentTypeError, ArgumentValueError, BridgeError
 from .._version import package_version
-from ._check import ABSENT, FAILED, OK, add_check, console
+from ._check import ABSENT, FAILED, OK, add_check, console, with_expressions
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,7 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failed, 2 when an AD system that was asked for is absent or the command line
         makes no sense.
     """
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = _parser().parse_args(with_expressions(words))
     try:
         return options.run(options)
     except BridgeError as error:

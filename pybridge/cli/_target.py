@@ -81,10 +81,13 @@ def read_arguments(f: Callable[..., Any], texts: Sequence[str]) -> tuple[Any, ..
         ArgumentValueError: an expression cannot be evaluated, or the function takes more or
             fewer arguments.
     """
+    import jax
+
     from ..finite import double_precision
 
     with double_precision():
         arguments = tuple(_evaluate(text) for text in texts)
+    arguments = jax.tree.map(_of_any_precision, arguments)
     try:
         signature = inspect.signature(f)
     except (TypeError, ValueError):  # not every callable has one
@@ -191,6 +194,21 @@ def _evaluate(text: str) -> Any:
                 fix="""Quote each for the shell: --args 1.0 "[1.0, 2.0]" "jnp.ones((3,))".""",
             )
         ) from error
+
+
+def _of_any_precision(leaf: Any) -> Any:
+    """Return JAX's arrays as NumPy's, and integers as JAX's of the width that it has now.
+
+    The function is called in single precision, too, where JAX warns of arrays of 64 bits.
+    """
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    if not isinstance(leaf, jax.Array) or jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
+        return leaf
+    array = np.asarray(leaf)
+    return array if jnp.issubdtype(leaf.dtype, jnp.inexact) else jnp.asarray(array)
 
 
 def _arrays(value: Any) -> Any:

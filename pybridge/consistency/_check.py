@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
+import jax
+
 from .._backends import NAMES, Backend, row
 from .._config import setting
 from .._errors import ArgumentValueError, explain
@@ -89,7 +91,8 @@ def check(
     allowed = Allowed(rtol, atol)
     rows = backends_for(f, backends)
     say("calling the function")
-    with warnings.catch_warnings():
+    # With these settings JAX raises at the first number that is not finite.
+    with warnings.catch_warnings(), jax.debug_nans(False), jax.debug_infs(False):
         # As `.at[...].set(...)` does in double precision; in the caller's own it need not.
         warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)
         run = CheckRun(Subject(f, args), rows, seed, say, backends is not None, allowed)

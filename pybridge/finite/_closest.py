@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._differences import Curve
+from ._differences import Curve, closest_step
 from ._tolerances import TOLERANCES, Tolerances
 
 
@@ -27,7 +27,7 @@ def steady_quotients(curve: Curve, tolerances: Tolerances = TOLERANCES) -> np.nd
     Returns:
         For each step, the closest first, the mean of the last quotients; nan where they differ.
     """
-    first = _closest_step(curve, tolerances)
+    first = closest_step(curve, tolerances)
     count = int(np.ceil(np.log2(max(curve.size / first, 2.0))))
     quotients = []
     for start in range(0, count, curve.batch):
@@ -61,11 +61,7 @@ def steady_length(curve: Curve, tolerances: Tolerances = TOLERANCES) -> float:
         return 0.0
     first = int(np.argmax(is_steady))
     end = first + int(np.argmin(np.append(is_steady[first:], False)))
-    return _closest_step(curve, tolerances) * 2.0 ** (end + tolerances.steady - 2)
-
-
-def _closest_step(curve: Curve, tolerances: Tolerances) -> float:
-    return tolerances.ulps * curve.eps * max(curve.blur, curve.size)
+    return closest_step(curve, tolerances) * 2.0 ** (end + tolerances.steady - 2)
 
 
 def is_closer(derivative: np.ndarray, other: np.ndarray, steady: np.ndarray) -> np.ndarray:

@@ -58,6 +58,9 @@ class Differences(NamedTuple):
         gap: what remains of the differences at the smallest step.
         is_blurred: whether that is no more than rounding and noise.
         scale: by how much the curve moves.
+        reach: the longest step over which it has finite values on both sides; 0 where none has.
+        is_cut: whether it has one on one side only over the first step.
+        size: the length over which the curve may be expected to change.
     """
 
     central: Estimate
@@ -66,6 +69,21 @@ class Differences(NamedTuple):
     gap: np.ndarray
     is_blurred: np.ndarray
     scale: np.ndarray
+    reach: np.ndarray
+    is_cut: np.ndarray
+    size: np.ndarray | float
+
+    def replaced(self, where: np.ndarray, other: Differences) -> Differences:
+        """Take others for some components."""
+        mine, theirs = self._asdict(), other._asdict()
+        return Differences(
+            **{
+                name: mine[name].replaced(where, value)
+                if isinstance(value, Estimate)
+                else np.where(where, value, mine[name])
+                for name, value in theirs.items()
+            }
+        )
 
 
 def difference_quotients(
@@ -88,14 +106,19 @@ def difference_quotients(
     """
     lengths = [curve.smallest, tolerances.nearest * curve.smallest]
     with np.errstate(all="ignore"):
-        chosen = _approach(curve, _first_step(curve.size, tolerances) * factor, tolerances)
+        chosen = approach(curve, first_step(curve.size, tolerances) * factor, tolerances)
         for length in lengths if doubtful else lengths[:1]:
-            step = _first_step(length, tolerances) * factor
+            step = first_step(length, tolerances) * factor
             is_staircase = step <= tolerances.staircase * curve.blur * curve.eps
             if length < tolerances.near * curve.size and not is_staircase:
-                near = _approach(curve, step, tolerances)
+                near = approach(curve, step, tolerances)
                 chosen = _choose(chosen, near, step, tolerances)
     return chosen
+
+
+def closest_step(curve: Curve, tolerances: Tolerances = TOLERANCES) -> float:
+    """Return the shortest step whose samples are not those of the last digits of what moves."""
+    return tolerances.ulps * curve.eps * max(curve.blur, curve.size)
 
 
 def two_sided_derivative(curve: Curve, tolerances: Tolerances = TOLERANCES) -> np.ndarray:
@@ -113,26 +136,31 @@ def two_sided_derivative(curve: Curve, tolerances: Tolerances = TOLERANCES) -> n
         return table.value * scale
 
 
-def _first_step(length: float, tolerances: Tolerances) -> float:
+def first_step(length: float, tolerances: Tolerances) -> float:
     """Choose the power of two next to the first step for a length."""
     return float(2.0 ** np.round(np.log2(tolerances.first_step * length)))
 
 
-def _approach(curve: Curve, step: float, tolerances: Tolerances) -> Differences:
-    """Halve the step until the quotients stay, or rounding spoils them."""
+def approach(
+    curve: Curve, step: float, tolerances: Tolerances, last_step: float | None = None
+) -> Differences:
+    """Halve the step until the quotients stay, or rounding spoils them; or until a last step."""
     central, right, left = Tableau(2, tolerances), *(Tableau(1, tolerances) for _ in range(2))
     eps, batch = curve.eps, curve.batch
     shift, unit = max(curve.shift, curve.blur) * eps, 1.0 / curve.size
-    last_step = max(
-        tolerances.smallest_step * curve.smallest, tolerances.staircase * curve.blur * eps
-    )
+    if last_step is None:
+        last_step = max(
+            tolerances.smallest_step * curve.smallest, tolerances.staircase * curve.blur * eps
+        )
     scale = origin = noise = apart = away = np.zeros(0)
+    reach, is_cut = np.zeros(curve.origin.shape), np.zeros(curve.origin.shape, bool)
     for taken in range(0, tolerances.most_halvings, batch):
         steps = step / 2.0 ** np.arange(batch)
         values = curve.sample(np.concatenate([steps, -steps]))
         if taken == 0:
             scale = _movement(values, curve.origin)
             origin, noise = curve.origin / scale, np.asarray(curve.noise) / scale
+            is_cut = np.isnan(values[0]) != np.isnan(values[batch])
         rows = values / scale
         for h, ahead, behind in zip(steps, rows[:batch], rows[batch:], strict=True):
             for table, difference, size in (
@@ -143,6 +171,7 @@ def _approach(curve: Curve, step: float, tolerances: Tolerances) -> Differences:
                 # Of its own two values: the other side may be no number.
                 rounding = (eps * size + noise) / h
                 table.add(difference, rounding + shift * np.abs(difference) / h)
+            reach = np.where((reach == 0) & np.isfinite(ahead - behind), h, reach)
             apart, away = np.abs(ahead - behind), np.abs(ahead + behind - 2.0 * origin)
         sides = all(side.has_converged(tolerances.one_sided, unit) for side in (right, left))
         step = steps[-1] / 2.0
@@ -155,7 +184,8 @@ def _approach(curve: Curve, step: float, tolerances: Tolerances) -> Differences:
     ulp = eps * np.abs(origin) + noise
     is_blurred = (apart <= tolerances.ulps * ulp) & (away <= tolerances.ulps_alone * ulp)
     estimates = central.estimate(), right.estimate(), left.estimate()
-    return Differences(*estimates, np.maximum(away, apart), is_blurred, scale)
+    gap = np.maximum(away, apart)
+    return Differences(*estimates, gap, is_blurred, scale, reach, is_cut, curve.size)
 
 
 def _movement(values: np.ndarray, origin: np.ndarray) -> np.ndarray:
@@ -173,12 +203,7 @@ def _choose(
     for long, short in zip(far[:3], near[:3], strict=True):
         at_far, at_near = long.times(far.scale), short.times(near.scale)
         is_near |= is_nearer(at_far, at_near, step, tolerances)
-    return Differences(
-        *(long.replaced(is_near, short) for long, short in zip(far[:3], near[:3], strict=True)),
-        gap=np.where(is_near, near.gap, far.gap),
-        is_blurred=np.where(is_near, near.is_blurred, far.is_blurred),
-        scale=np.where(is_near, near.scale, far.scale),
-    )
+    return far.replaced(is_near, near)
 
 
 def is_nearer(

@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._differences import Curve, Differences, difference_quotients
+from ._differences import (
+    Curve,
+    Differences,
+    approach,
+    closest_step,
+    difference_quotients,
+    first_step,
+)
 from ._tableau import Estimate
 from ._tolerances import TOLERANCES, Tolerances
 
@@ -80,13 +87,11 @@ class DirectionalDerivative:
     lead: float
 
 
-def classify(
-    found: Differences, size: float = 1.0, tolerances: Tolerances = TOLERANCES
-) -> PointKinds:
-    """Say for each component what kind of point 0 is, on a curve that changes over a size."""
+def classify(found: Differences, tolerances: Tolerances = TOLERANCES) -> PointKinds:
+    """Say for each component what kind of point 0 is."""
     central, right, left = found.central, found.right, found.left
     doubt = tolerances.estimates * (right.error + left.error)
-    doubt = doubt + tolerances.kink * (1.0 / size + np.abs(central.value))
+    doubt = doubt + tolerances.kink * (1.0 / found.size + np.abs(central.value))
     sharp = ~found.is_blurred
     kink = (np.abs(right.value - left.value) > doubt) & (
         sharp | ~np.isinf(right.value - left.value)
@@ -95,18 +100,55 @@ def classify(
     # However near, a side stays away from the value, or from the other side.
     unknown = np.isnan(right.value + left.value)
     for side in (right, left):
-        unknown = unknown | (side.error > tolerances.jump_error)
+        unknown = unknown | (side.error > tolerances.jump_error / found.size)
     jump = sharp & (found.gap > tolerances.jump) & (vertical | unknown)
     edge = np.isnan(central.value) & (np.isnan(right.value) != np.isnan(left.value))
     undefined = np.isnan(central.value) & np.isnan(right.value) & np.isnan(left.value)
     return PointKinds(undefined, jump, vertical, edge, kink)
 
 
+def _quotients(
+    curve: Curve, factor: float = 1.0, doubtful: bool = False, tolerances: Tolerances = TOLERANCES
+) -> Differences:
+    """Extrapolate as `difference_quotients` does, and within the domain where it ends nearby.
+
+    From steps that leave it the point looks as if it were at its edge: there are samples on one
+    side alone, and a derivative need not exist there.
+    """
+    far = difference_quotients(curve, factor=factor, doubtful=doubtful, tolerances=tolerances)
+    is_open = far.is_cut & ~_is_known(far, tolerances.kink, tolerances)
+    if not is_open.any():
+        return far
+    closest, reach = closest_step(curve, tolerances), far.reach
+    step = tolerances.smallest_step * curve.smallest
+    while np.any(is_open & (reach == 0)) and step > closest:
+        values = curve.sample(np.repeat([step, -step], curve.batch))[:: curve.batch]
+        reach = np.where((reach == 0) & np.isfinite(values).all(axis=0), step, reach)
+        step /= 2.0
+    for length in np.unique(reach[is_open & (reach > 0)]):
+        first = first_step(length, tolerances) * factor
+        # The steps of one batch are no shorter than `closest` is, in last digits.
+        if first < 2.0**curve.batch * closest / tolerances.ulps:
+            continue
+        near = approach(curve, first, tolerances, closest)._replace(size=length)
+        # There are no longer steps within the domain: what they tell is all that can be known.
+        known = _is_known(near, 1.0 / tolerances.estimates, tolerances)
+        far = far.replaced(is_open & (reach == length) & known, near)
+    return far
+
+
+def _is_known(found: Differences, part: float, tolerances: Tolerances) -> np.ndarray:
+    """Tell for each component whether it has a derivative, up to a part of it."""
+    central = found.central
+    is_known = central.error <= part * np.abs(central.value)
+    return is_known & classify(found, tolerances).smooth
+
+
 def differentiate_curve(curve: Curve, tolerances: Tolerances = TOLERANCES) -> CurveDerivative:
     """Differentiate each component of a curve at 0."""
     with np.errstate(all="ignore"):
-        found = difference_quotients(curve, tolerances=tolerances)
-        kinds, scale = classify(found, curve.size, tolerances), found.scale
+        found = _quotients(curve, tolerances=tolerances)
+        kinds, scale = classify(found, tolerances), found.scale
         central, right, left = found.central, found.right, found.left
         value = np.where(kinds.kink, (right.value + left.value) / 2.0, central.value)
         error = np.where(kinds.kink, np.abs(right.value - left.value) / 2.0, central.error)
@@ -136,9 +178,9 @@ def directional_derivative(
         doubtful: see `difference_quotients`.
         tolerances: see `Tolerances`.
     """
-    found = difference_quotients(curve, factor=factor, doubtful=doubtful, tolerances=tolerances)
     with np.errstate(all="ignore"):
-        return _weigh(found, classify(found, curve.size, tolerances), weights)
+        found = _quotients(curve, factor, doubtful, tolerances)
+        return _weigh(found, classify(found, tolerances), weights)
 
 
 def _weigh(found: Differences, kinds: PointKinds, weights: np.ndarray) -> DirectionalDerivative:

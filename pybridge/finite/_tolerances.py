@@ -58,7 +58,7 @@ class Tolerances:
         jump: what remains of a difference at the smallest steps, of what there was at the first. A
             root x**p leaves (8e-9)**p: 0.02 for p = 0.21, so that fourth roots are none.
         jump_error: an error estimate above this knows no digit of a derivative whose first quotient
-            is at most 8: what is divided by h does not shrink.
+            is at most 8 in these units: what is divided by h does not shrink.
         ulps: a difference of fewer units in the last place, or of so many times the noise, is
             none: sums of 4096 terms in another order differ by so many.
         ulps_alone: the value at the point itself may be apart from both sides by so many, because

@@ -44,3 +44,11 @@ refuses(
     "pybridge_strong",
     "pybridge_strong_product",
 )
+refuses(
+    "it calls a Julia function, which a system is chosen for by ad= of from_julia or flux: "
+    'differentiate with backend="jax", or pass that function alone',
+    "julia_call",
+    "julia_value_and_grad",
+    "julia_tangents",
+    "julia_cotangents",
+)

@@ -264,11 +264,11 @@ def _queries_keys_values(x: Any) -> tuple[Any, Any, Any]:
             )
         )
     q, k, v = shapes[0], shapes[min(1, len(given) - 1)], shapes[-1]
-    if len({shape[0] for shape in shapes}) > 1 or k[1] != v[1]:
+    if len({shape[0] for shape in shapes}) > 1 or k[1] != v[1] or k[1] == 0:
         raise ArgumentValueError(
             explain(
                 where,
-                expected="one batch size, and as many keys as values",
+                expected="one batch size, and as many keys as values, one or more",
                 got=f"queries {q}, keys {k}, values {v}",
                 fix="Inputs are (queries, keys, values), or (queries, keys and values).",
             )

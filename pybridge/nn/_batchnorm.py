@@ -52,6 +52,8 @@ class ChannelNorm(Layer):
         where = type(self).__name__
         channels = positive(where, "channels", self.channels)
         settle(self, channels=channels, eps=checked_eps(where, self.eps))
+        if isinstance(self.axis_name, list):
+            settle(self, axis_name=tuple(self.axis_name))
         if not isinstance(self.momentum, int | float | np.number) or not 0 <= self.momentum <= 1:
             raise ArgumentValueError(
                 explain(

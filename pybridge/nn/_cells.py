@@ -71,7 +71,9 @@ class _GatedCell(Cell):
 
     def initial_hidden(self, params: Any, batch: tuple[int, ...]) -> Any:
         """Return zeros; see `Cell.initial_hidden`."""
-        return jnp.zeros((*batch, self.out_features), params["weight_hidden"].dtype)
+        # A bias may have been kept in single precision: a step has the dtype of both.
+        dtype = jnp.result_type(params["weight_hidden"], *([params["bias"]] if self.bias else []))
+        return jnp.zeros((*batch, self.out_features), dtype)
 
     def prepare(self, params: Any, x: Any) -> jax.Array:
         """Return the input's part of the gates; see `Cell.prepare`."""
@@ -184,8 +186,8 @@ class LSTMCell(_GatedCell):
 
     def initial_hidden(self, params: Any, batch: tuple[int, ...]) -> Any:
         """Return zeros for h and for c; see `Cell.initial_hidden`."""
-        zeros = super().initial_hidden(params, batch)
-        return zeros, zeros
+        # Two arrays, so that both can be donated.
+        return super().initial_hidden(params, batch), super().initial_hidden(params, batch)
 
     def step(self, params: Any, x: Any, hidden: Any) -> tuple[Any, Any]:
         """Return h and (h, c); see `Cell.step`."""

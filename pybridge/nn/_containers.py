@@ -8,6 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from .._errors import ArgumentValueError, explain
 from ._children import (
     Child,
     Connected,
@@ -173,6 +174,8 @@ class Parallel(Connected):
         """Apply every layer, then the connection."""
         alone = len(self) == 1 and isinstance(x, tuple) and len(x) > 0
         inputs = x if alone else self._inputs(x)
+        if inputs is x:
+            self._check_options(options, len(inputs))
         children = tuple(zip(self.layers, self._unpacked(params), strict=True))
         outs, states = [], list(self._unpacked(state))
         for i, value in enumerate(inputs):
@@ -188,3 +191,15 @@ class Parallel(Connected):
             y, states[number] = apply_child(layer, p, states[number], value, own_key, mode, own)
             outs.append(y)
         return self.connection(*outs), self._packed(tuple(states))
+
+    def _check_options(self, options: dict[str, Any], count: int) -> None:
+        for name, option in options.items():
+            if isinstance(option, tuple) and len(option) != count:
+                raise ArgumentValueError(
+                    explain(
+                        f"{type(self).__name__}.apply",
+                        expected=f"one `{name}`, or a tuple of {count}, one for each input",
+                        got=f"a tuple of {len(option)}",
+                        fix="None stands for an input without.",
+                    )
+                )

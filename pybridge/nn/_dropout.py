@@ -33,7 +33,7 @@ class Dropout(Layer):
             along the others: `dims=(0, 1)` drops whole channels of (N, C, H, W).
 
     Input:
-        any shape, inexact dtype. `apply` needs `key=` in training, unless p is 0.
+        any shape, real floating-point dtype. `apply` needs `key=` in training, unless p is 0.
 
     Raises:
         ArgumentTypeError: `p` is no number; `dims` are no integers; `key` is not one key.
@@ -89,7 +89,7 @@ class AlphaDropout(Layer):
         p: probability to drop an element, in [0, 1].
 
     Input:
-        any shape, inexact dtype. `apply` needs `key=` in training, unless p is 0.
+        any shape, real floating-point dtype. `apply` needs `key=` in training, unless p is 0.
 
     Raises:
         ArgumentTypeError: `p` is no number; `key` is not one key.

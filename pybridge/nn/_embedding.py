@@ -93,7 +93,7 @@ class Embedding(Layer):
         self._check_range(x)
         positions, valid = place(x, self.vocabulary, "fill", where="Embedding", axis=0)
         valid = jnp.asarray(valid) & (jnp.asarray(x) >= np.zeros((), dtype))
-        nothing = jnp.full((), np.nan, weight.dtype)
+        nothing = np.full((), np.nan, weight.dtype)
         return fill(gather(weight, (positions,)), valid, 0, nothing), state
 
     def _check_range(self, x: Any) -> None:

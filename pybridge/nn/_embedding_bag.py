@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
-from ._dtypes import input_array
+from ._dtypes import at_least_single, input_array
 from ._embedding import Embedding
 from ._init import randn
 from ._layer import Layer, positive
@@ -142,8 +142,10 @@ class EmbeddingBag(Layer):
             )
         count = len(starts)
         bag = jnp.searchsorted(starts, jnp.arange(len(vectors)), side="right") - 1
-        total = jax.ops.segment_sum(vectors, bag, count)
-        if self.reduction is jnp.sum:
-            return total
-        sizes = jax.ops.segment_sum(jnp.ones(len(vectors), vectors.dtype), bag, count)
-        return total / sizes[:, None]
+        # As jnp.sum does: half precision has lost count long before the end of a large bag.
+        wide = vectors.astype(at_least_single(vectors.dtype))
+        total = jax.ops.segment_sum(wide, bag, count)
+        if self.reduction is jnp.mean:
+            sizes = jax.ops.segment_sum(jnp.ones(len(vectors), wide.dtype), bag, count)
+            total = total / sizes[:, None]
+        return total.astype(vectors.dtype)

@@ -146,7 +146,12 @@ def _when_differentiated(action: Callable[[], None], values: Any) -> Any:
         action()
         return primals[0], tangents[0]
 
-    return unchanged(values)
+    leaves, tree = jax.tree.flatten(values)
+    # The others have no derivative, and those of NumPy would no longer be known under `jit`.
+    moving = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
+    for i, leaf in zip(moving, unchanged([leaves[i] for i in moving]), strict=True):
+        leaves[i] = leaf
+    return jax.tree.unflatten(tree, leaves)
 
 
 def _raiser(error: Exception) -> Callable[[], None]:

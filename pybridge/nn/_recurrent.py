@@ -106,7 +106,7 @@ class Recurrence(Layer):
         x = _sequences(where, x)
         mask = _steps_that_count(where, mask, x)
         if mask is not None:
-            x = select(mask, x, jnp.zeros_like(x))
+            x = _without_padding(x, mask)
         hidden = starting(where, self.cell, params, x.shape[:-2], hidden)
         time = x.ndim - 2
         steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, time, 0), self.cell.prepare(params, x))
@@ -124,6 +124,17 @@ class Recurrence(Layer):
         hidden, ys = lax.scan(step, hidden, (steps, counts))
         y = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, time), ys)
         return ((y, hidden) if self.return_state else y), state
+
+
+def _without_padding(x: jax.Array, mask: jax.Array) -> jax.Array:
+    """Return `x` with the first step of each sequence that counts in the place of padding.
+
+    Padding may be NaN, or where a cell of one's own has no derivative, as log(x) at 0. A sequence
+    in which no step counts is zero.
+    """
+    zeros, first = jnp.zeros_like(x), mask & (jnp.cumsum(mask, -1) == 1)
+    step = jnp.sum(select(first, x, zeros), -2, keepdims=True)
+    return select(mask, x, jnp.broadcast_to(lax.stop_gradient(step), x.shape))
 
 
 def _as_carried(step: Callable[..., Any], hidden: Any, inputs: Any) -> Any:

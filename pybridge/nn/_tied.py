@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
 from ._layer import Layer
 from ._mode import Mode
+from ._options import settle
 
 Path = tuple[Any, ...]
 
@@ -29,7 +30,8 @@ class Tied(Layer):
 
     Raises:
         ArgumentTypeError: `layer` is no layer.
-        ArgumentValueError: a path does not lead to a parameter, or the two have other shapes.
+        ArgumentValueError: a path does not lead to a parameter, or only to itself, or the two have
+            other shapes.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -49,16 +51,29 @@ class Tied(Layer):
     ties: tuple[tuple[Path, Path], ...]
 
     def __post_init__(self) -> None:
-        """Check the configuration."""
+        """Check the configuration; what is tied to a place has the source of that."""
+        example = 'For example `Tied(chain, (((2, "weight"), (0, "weight")),))`.'
         if not isinstance(self.layer, Layer):
-            raise ArgumentTypeError(
-                explain(
-                    "Tied",
-                    expected="a layer",
-                    got=f"a {type(self.layer).__name__}",
-                    fix='For example `Tied(chain, (((2, "weight"), (0, "weight")),))`.',
+            got = f"a {type(self.layer).__name__}"
+            raise ArgumentTypeError(explain("Tied", expected="a layer", got=got, fix=example))
+        sources = {tuple(place): tuple(source) for place, source in self.ties}
+        ties = []
+        for place, source in sources.items():
+            passed = {place}
+            while source in sources and source not in passed:
+                passed.add(source)
+                source = sources[source]
+            if source in passed:
+                raise ArgumentValueError(
+                    explain(
+                        "Tied",
+                        expected="ties that lead to a parameter of the layer's own",
+                        got=f"{place} tied to itself",
+                        fix=example,
+                    )
                 )
-            )
+            ties.append((place, source))
+        settle(self, ties=tuple(ties))
 
     def init(self, key: Any, dtype: Any = jnp.float32) -> tuple[Any, Any]:
         """Return the layer's parameters but for those that are tied, and its state."""

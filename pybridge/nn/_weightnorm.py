@@ -11,6 +11,7 @@ import numpy as np
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
 from ._layer import Layer
 from ._mode import Mode
+from ._options import settle
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -64,6 +65,8 @@ class WeightNorm(Layer):
                     fix="For example `WeightNorm(Dense(4, 8))`.",
                 )
             )
+        if isinstance(self.axis, list):
+            settle(self, axis=tuple(self.axis))
 
     def init(self, key: Any, dtype: Any = jnp.float32) -> tuple[Any, Any]:
         """Return the layer's own parameters and state, and the length of the weight."""
@@ -79,12 +82,18 @@ class WeightNorm(Layer):
             )
         return {"layer": params, "g": self._length(params[self.which])}, state
 
-    def forward(self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode) -> tuple[Any, Any]:
+    def forward(
+        self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode, **options: Any
+    ) -> tuple[Any, Any]:
         """Apply the layer with the normalised weight."""
         v = params["layer"][self.which]
         weight = params["g"] * v / self._length(v)
         inner = {**params["layer"], self.which: weight}
-        return self.layer.forward(inner, state, x, key=key, mode=mode)
+        return self.layer.forward(inner, state, x, key=key, mode=mode, **options)
+
+    def accepts(self, option: str) -> bool:
+        """Tell whether the layer takes an option."""
+        return self.layer.accepts(option)
 
     def _length(self, v: Any) -> Any:
         tiny = np.asarray(jnp.finfo(v.dtype).eps, v.dtype)

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from ._select import mesh_axes, select
@@ -43,7 +44,7 @@ def flattened(x: jax.Array) -> jax.Array:
     return jax.lax.reshape(x, (x.size,), out_sharding=whole)
 
 
-def fill(y: jax.Array, valid: Any, before: int, value: jax.Array) -> jax.Array:
+def fill(y: jax.Array, valid: Any, before: int, value: Any) -> jax.Array:
     """Replace what was read at an index that was out of range.
 
     Args:
@@ -55,6 +56,8 @@ def fill(y: jax.Array, valid: Any, before: int, value: jax.Array) -> jax.Array:
     Returns:
         An array like `y`. Replaced elements carry no derivative of `y`.
     """
+    if not isinstance(valid, Tracer) and np.all(valid):
+        return y  # and no NaN is made, which jax_debug_nans would take for one in the result
     axes = range(before, before + np.ndim(valid))
     valid = jax.lax.broadcast_in_dim(jnp.asarray(valid), y.shape, axes)
     return select(valid, y, jnp.broadcast_to(value, y.shape))

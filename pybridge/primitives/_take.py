@@ -212,7 +212,7 @@ def _check_axis(axis: Any, ndim: int) -> int | None:
     return number % ndim
 
 
-def as_fill(where: str, value: Any, dtype: Any) -> jax.Array:
+def as_fill(where: str, value: Any, dtype: Any) -> Any:
     """Return what stands for an index out of range, as a scalar of a dtype.
 
     Raises:
@@ -247,7 +247,7 @@ def as_fill(where: str, value: Any, dtype: Any) -> jax.Array:
                 fix="Convert the array or the value first.",
             )
         )
-    return jnp.asarray(value, None if jnp.issubdtype(dtype, jax.dtypes.prng_key) else dtype)
+    return np.asarray(value, dtype) if type(value) in _NUMBERS else jnp.asarray(value)
 
 
 # Each holds those before it.

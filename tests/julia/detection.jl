@@ -17,7 +17,8 @@ end
 
     @testset "plain values answer false" begin
         for x in (1, 1.0, [1.0], (1.0, [2.0]), (a=1.0,), Dict(:a => 1.0), [[1.0], [2.0]], nothing,
-            "text", Any[1.0, [2.0]], Real[1, 2.0])
+            "text", Any[1.0, [2.0]], Real[1, 2.0], [(1.0, 2)], [(a=1.0,)], [1.0, nothing],
+            Union{Missing,Float64}[1.0, missing], Diagonal([1.0, 2.0]))
             @test within_gradient(x) === false
         end
         @test is_differentiating() === false
@@ -40,6 +41,24 @@ end
             value, (slope,) = PyBridge.value_and_gradient(
                 PyBridge.BACKENDS[system], b, (2.0, 3.0), Val((1,)))
             @test (value, slope) == (60.0, 30.0)
+        end
+    end
+
+    @testset "$system: arrays of containers, of several types, made of arrays" for system in BY_VALUE
+        for make in (
+            x -> [(x[1], 1)], x -> [(a=x[1],)], x -> ((x[1], 1),), x -> Union{Nothing,eltype(x)}[x[1], nothing],
+            x -> Union{Missing,eltype(x)}[x[1], missing], Diagonal, x -> Diagonal(x)',
+            x -> LinearAlgebra.Symmetric(x * x'), x -> LinearAlgebra.Bidiagonal(x, x[2:end], :U),
+            x -> LinearAlgebra.Tridiagonal(x[2:end], x, x[2:end]),
+            x -> LinearAlgebra.SymTridiagonal(x, x[2:end])
+        )
+            asked = Ref{Any}()
+            function f(x)
+                asked[] = within_gradient(make(x)), PyBridge.differentiation_order(make(x))
+                return sum(x)
+            end
+            value_and_gradient(system, f, [1.0, 2.0])
+            @test asked[] === (true, 1)
         end
     end
 

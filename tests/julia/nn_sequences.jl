@@ -75,6 +75,25 @@ end
     end
 end
 
+"A cell of one's own that has no derivative at 0."
+struct OfLogarithms <: PyBridge.Cell end
+PyBridge.initial_hidden(::OfLogarithms, params, batch...) = zeros(1, batch...)
+function PyBridge.step(::OfLogarithms, params, x, hidden)
+    new = hidden ./ 2 .+ params.w .* log.(x)
+    return new, new
+end
+
+@testset "nn: padding is nothing that a cell sees, $hole" for hole in (0.0, 1.0, NaN)
+    layer, mask = PyBridge.Recurrence(OfLogarithms()), reshape([false, true, true, false], 4, 1)
+    x = reshape([hole, 2.0, 3.0, hole], 1, 4, 1)
+    f(p, x) = sum(PyBridge.apply(layer, p, (;), x; mask)[1])
+    for system in (:zygote, :forwarddiff)
+        _, (p, dx) = value_and_gradient(system, f, (w=[1.0],), x)
+        @test p.w ≈ [1.5log(2) + log(3)]
+        @test dx[:] ≈ [0, 1.5 / 2, 1 / 3, 0]
+    end
+end
+
 @testset "nn: attention" begin
     layer = PyBridge.MultiHeadAttention(4; nheads=2)
     params, state = randomised(layer, Float64)

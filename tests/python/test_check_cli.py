@@ -160,6 +160,16 @@ def test_jax_numbers_have_all_digits():
     assert float(read("jnp.asarray(0.1)")[0]) == 0.1
 
 
+def test_what_jnp_makes_is_no_array_of_64_bits_where_the_function_is_called(folder, capsys):
+    (folder / "narrow_here.py").write_text(
+        "import jax.numpy as jnp\n\n\ndef f(x, i):\n    return jnp.sum(jnp.sin(x.at[i].mul(2)))\n",
+        encoding="utf-8",
+    )
+    words = ["--backend", "jax", "--args", "jnp.ones(3)", "jnp.arange(2)"]
+    assert main(["check", "narrow_here:f", *words]) == 0  # warnings are errors here
+    assert "Nothing found" in capsys.readouterr().out
+
+
 def test_lists_become_arrays_inside_of_trees():
     (tree,) = read("({'w': [[1.0, 2.0]], 'b': [[1.0], 2.0]}, 3)")
     assert type(tree) is tuple and tree[1] == 3
@@ -207,6 +217,14 @@ def test_a_target_is_checked_with_its_arguments(folder, checker, capsys):
     out, err = capsys.readouterr()
     assert "Nothing found" in out
     assert "imported" in err and "noise" in err and "imported" not in out
+
+
+@pytest.mark.parametrize("words", [["-pi"], ["1.0", "-pi"], ["-np.ones(2)", "-1.0", "-v"]])
+def test_an_expression_may_begin_with_a_minus(folder, checker, words):
+    assert main(["check", "checked:total", "--args", *words, "--backend", "jax"]) == 0
+    ((_, arguments, options),) = checker.calls
+    assert len(arguments) == len([word for word in words if word != "-v"])
+    assert np.max(arguments[-1]) < 0 and options["backends"] == ["jax"]
 
 
 def test_systems_and_points_are_passed_on(folder, checker):

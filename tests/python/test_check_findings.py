@@ -114,6 +114,25 @@ def test_a_second_derivative_that_is_cut_off_is_found():
     assert finding.numbers["jax"] == 0.0
 
 
+def centred(x):
+    return jnp.sum((x - jax.lax.stop_gradient(jnp.mean(x))) ** 2)
+
+
+def last_step_of_newton(a):
+    y = jax.lax.stop_gradient(jax.lax.fori_loop(0, 30, lambda i, y: 0.5 * (y + a / y), a))
+    return y - (y * y - a) / (2 * y)
+
+
+@pytest.mark.parametrize(
+    ("f", "x"), [(centred, np.array([1.0, 2.0, 4.0])), (last_step_of_newton, 2.0)]
+)
+def test_a_gradient_stopped_where_the_first_derivative_is_right_is_no_error_of_the_second(f, x):
+    (finding,) = check(f, x, backends=["jax"]).findings
+    assert (finding.kind, finding.severity) == ("second-order", "warning")
+    assert finding.primitive == "stop_gradient" and "stop_gradient" in finding.location.source
+    assert "on purpose" in finding.advice
+
+
 def test_a_stopped_gradient_is_a_warning_with_its_line():
     finding = only(check(lambda x: x * jax.lax.stop_gradient(x), 2.0), "finite")
     assert finding.severity == "warning"
@@ -513,3 +532,12 @@ def test_the_suite_says_so_too():
     scenarios = [s for s in load_scenarios("conventions") if s.name == "entropy-zero"]
     run = run_scenarios(scenarios, [prepare("jax"), prepare("finite")])
     assert [run.answers["entropy-zero", name].status for name in ("jax", "finite")] == ["known"] * 2
+
+
+@pytest.mark.parametrize("distance", [1e-7, 1e-8, 1e-9, 1e-10, 1e-12])
+@pytest.mark.parametrize("f", [lambda x: jnp.sqrt(1 - x), lambda x: jnp.log(1 - x), jnp.arcsin])
+def test_beside_the_edge_of_a_domain_a_right_rule_passes_and_a_wrong_one_fails(f, distance, x64):
+    x = 1 - distance
+    assert check(f, x, backends=["jax"]).findings == ()
+    wrong = with_rule(f, f, lambda x: 2 * jax.grad(f)(x))
+    assert not check(wrong, x, backends=["jax"]).ok

@@ -641,6 +641,13 @@ def test_equal_eigenvalues():
     assert np.isfinite(jax.grad(lambda a: jnp.linalg.eigh(a)[0].sum())(jnp.eye(2))).all()
 
 
+@pytest.mark.parametrize("power", [2, 4])
+def test_equal_eigenvalues_are_no_product_of_two_factors(power):
+    why = explain_nan(lambda a: jnp.linalg.eigh(a)[1][0] ** power @ jnp.arange(3.0), jnp.eye(3))
+    assert "differences of the eigenvalues" in " ".join(why.notes)
+    assert "x ** 1.5" not in str(why)
+
+
 def test_equal_eigenvalues_alone_have_derivatives():
     def f(x):
         values = jnp.linalg.eigvalsh(jnp.eye(2) * jnp.sum(x))
@@ -843,6 +850,80 @@ def test_a_cure_says_which_call_of_the_line_it_is_about(f):
     first = explain_nan(f, jnp.array(x)).cures[0]
     assert first.verified
     assert call in first.text and text in first.text
+
+
+def chosen_by_what_is_guarded(x):
+    y = jnp.log(x)
+    return jnp.sum(jnp.where(y > -10, y, -10.0))
+
+
+def chosen_otherwise_by_what_is_guarded(x):
+    y = jnp.log(x)
+    return jnp.sum(jnp.where(y <= -10, -10.0, y))
+
+
+def used_twice(x):
+    r = jnp.sqrt(jnp.sum(x**2, -1))
+    return jnp.sum(jnp.where(r > 0, jnp.sin(r) / r, 1.0))
+
+
+def test_a_cure_that_changes_what_chooses_says_so_and_keeps_the_value():
+    x, flipped = jnp.array([0.0, 1.0]), "let `~used` choose in `jnp.where(y <= -10, -10.0, y)`"
+    first = explain_nan(chosen_by_what_is_guarded, x).cures[0]
+    assert first.text.endswith("; let `used` choose in `jnp.where(y > -10, y, -10.0)`")
+    assert explain_nan(chosen_otherwise_by_what_is_guarded, x).cures[0].text.endswith(flipped)
+
+    def cured(x):
+        used = x > np.exp(-10)
+        y = jnp.log(jnp.where(used, x, 1.0))
+        return jnp.sum(jnp.where(used, y, -10.0))
+
+    assert cured(x) == chosen_by_what_is_guarded(x)
+    np.testing.assert_array_equal(jax.grad(cured)(x), first.derivative)
+
+    first = explain_nan(used_twice, jnp.array([[0.0, 0.0], [1.0, 2.0]])).cures[0]
+    assert "jnp.where(r > 0, r" not in first.text
+    assert first.text.endswith("; let `used` choose in `jnp.where(r > 0, jnp.sin(r) / r, 1.0)`")
+
+
+def times_mask(x):
+    return jnp.sum(jnp.log(x) * (x > 0))
+
+
+def mean_of_some(x):
+    mask = x > 0
+    return jnp.sum(mask * (1 / x)) / mask.sum()
+
+
+@jax.jit
+def times_numbers(x):
+    return jnp.sum((x > 0).astype(x.dtype) * jnp.log(x))
+
+
+@pytest.mark.parametrize("f", [times_mask, mean_of_some, times_numbers])
+def test_a_mask_that_is_multiplied_drops_what_is_infinite(f):
+    # XLA makes a select of such a product: the value is finite, but not operation by operation.
+    x = jnp.array([1.0, 2.0, 0.0])
+    with jax.numpy_dtype_promotion("standard"):
+        assert np.isfinite(f(x))
+        why = explain_nan(f, x)
+        want = np.append(jax.grad(f)(x[:2]), 0.0)
+    assert why.dropped_by.primitive == "mul"
+    check_cures(why, want)
+    assert any("strong_zero" in cure.text for cure in why.cures)
+
+
+@pytest.mark.parametrize("setting", [jax.debug_nans, jax.debug_infs])
+def test_the_settings_that_raise_at_the_first_nan_change_nothing(setting):
+    def loss(x):
+        return jnp.sum(jnp.where(x > 0, jnp.log(x), 0.0))
+
+    x = jnp.array([0.0, 1.0])
+    want = explain_nan(loss, x)
+    with setting(True):
+        assert explain_nan(loss, x).cures[0].text == want.cures[0].text
+        (finding,) = check(loss, x, backends=["jax"]).findings
+    assert (finding.kind, finding.primitive) == ("non-finite", "log")
 
 
 def test_a_cure_of_one_of_two_calls_is_right_as_it_stands():

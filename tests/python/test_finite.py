@@ -282,3 +282,26 @@ def test_empty_arrays():
 def test_errors_say_what_to_do(call, message):
     with pytest.raises(ArgumentTypeError, match=message):
         call()
+
+
+INSIDE = {
+    "sqrt": (lambda d: jnp.sqrt(d), lambda d: 0.5 / jnp.sqrt(d)),
+    "sqrt + 20": (lambda d: 20 + jnp.sqrt(d), lambda d: 0.5 / jnp.sqrt(d)),
+    "log": (lambda d: 5 + jnp.log(d), lambda d: 1 / d),
+    "power": (lambda d: d**0.25 - d, lambda d: 0.25 * d**-0.75 - 1),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+@pytest.mark.parametrize("edge", [1.0, -3.0, 700.0])
+@settings(max_examples=examples(40), deadline=None)
+@given(st.floats(-11.7, -1), st.sampled_from([1.0, -1.0]))
+def test_points_beside_the_edge_of_a_domain_are_no_edges(name, edge, exponent, side):
+    f, slope = INSIDE[name]
+    x = edge + side * abs(edge) * 10**exponent
+    with double_precision():
+        want = side * slope(side * (x - edge))
+        found = finite_gradient(lambda x: f(side * (x - edge)), [x])
+    # The last digits of x, of which the distance to the edge has few.
+    rtol = 1e-7 + 4 * np.finfo(float).eps / 10**exponent
+    np.testing.assert_allclose(found.derivative, want, rtol=rtol)

@@ -137,6 +137,16 @@ def test_weight_norm(axis):
     close(got, 3 * (x @ inner["weight"]), rtol=1e-5)
 
 
+def test_a_weight_norm_takes_what_its_layer_takes():
+    layer = nn.WeightNorm(nn.LSTM(2, 3, return_state=True), "weight_hidden")
+    params, state = layer.init(KEY)
+    x, mask = jnp.ones((2, 5, 2)), jnp.arange(5) < jnp.array([[3], [5]])
+    hidden = (jnp.ones((2, 3)), jnp.zeros((2, 3)))
+    (y, _), _ = layer.apply(params, state, x, mask=mask, hidden=hidden)
+    close(y, layer.layer.apply(params["layer"], state, x, mask=mask, hidden=hidden)[0][0])
+    assert nn.WeightNorm(nn.Conv((3, 3), 2, 4), axis=[1, 2, 3]).axis == (1, 2, 3)
+
+
 def test_the_length_of_a_weight_norm_does_not_depend_on_v():
     layer = nn.WeightNorm(nn.Dense(3, 2, bias=False))
     params, state = layer.init(KEY)
@@ -192,6 +202,15 @@ ERRORS = {
     "tuple of another length": (
         lambda: nn.Parallel(jnp.add, jnp.sin, jnp.cos).apply(({}, {}), ({}, {}), (1.0,)),
         "a tuple of 2, one for each layer, got a tuple of 1",
+    ),
+    "options of another length": (
+        lambda: nn.Parallel(jnp.add, nn.LayerNorm(3), nn.LayerNorm(3)).apply(
+            ({"scale": jnp.ones(3), "bias": jnp.ones(3)},) * 2,
+            ({}, {}),
+            (jnp.ones((2, 3)),) * 2,
+            mask=(None, None, None),
+        ),
+        "one `mask`, or a tuple of 2, one for each input, got a tuple of 3",
     ),
     "weight norm of a function": (lambda: nn.WeightNorm(jnp.tanh), "expected a layer"),
     "weight norm without the parameter": (

@@ -159,6 +159,32 @@ def test_a_bag_is_reduced(bag, reduction, shape, maybe_jit):
     np.testing.assert_allclose(forward(layer, params, hot), want, rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_a_large_bag_in_half_precision_keeps_count(dtype, maybe_jit):
+    params = {"weight": jnp.array([[1.0], [3.0]], dtype)}
+    indices, starts = jnp.array([0] * 3000 + [1] * 3001), jnp.array([0, 6000])
+    y = maybe_jit(lambda p, s: forward(nn.EmbeddingBag(2, 1), p, (indices, s)))(params, starts)
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y, [[2], [3]])
+
+
+@pytest.mark.parametrize("reduction", [jnp.mean, jnp.sum, jnp.max])
+def test_known_starts_stay_known_where_the_mode_is_given(bag, reduction):
+    params, layer = bag[1], nn.EmbeddingBag(6, 4, reduction)
+    bags, out_of_range = (np.array([5, 0, 0, 1]), np.array([0, 1])), np.array([6])
+    run = jax.jit(lambda p, x=bags: layer.apply(p, {}, x, training=False)[0])
+    np.testing.assert_allclose(run(params), forward(layer, params, bags), rtol=1e-6)
+    with pytest.raises(pb.ArgumentValueError, match="indices from 0 to 5, got indices from 6"):
+        jax.jit(lambda p: layer.apply(p, {}, out_of_range, training=False)[0])(params)
+
+
+def test_tables_under_debug_nans(bag):
+    layer, params = bag
+    with jax.debug_nans(True):
+        take = [forward(layer, params, np.array([0, 5])), pb.take(jnp.ones(3), 1, mode="fill")]
+    assert all(jnp.isfinite(y).all() for y in take)
+
+
 @pytest.mark.parametrize("reduction", [jnp.mean, jnp.sum, jnp.max])
 def test_bags_of_several_lengths(bag, reduction):
     params = bag[1]

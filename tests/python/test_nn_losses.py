@@ -185,6 +185,23 @@ def test_a_probability_of_0_that_does_not_count_has_no_derivative():
     assert curved(0.5) == 2 / 0.5**2
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [losses.crossentropy, losses.kldivergence, losses.binarycrossentropy, losses.poisson_loss],
+)
+def test_mixed_derivatives_by_prediction_and_target_are_differences_where_targets_are_0_or_1(
+    loss, x64
+):
+    p, hot = jnp.array([0.25, 0.75]), jnp.array([1.0, 0.0])
+    slope = jax.grad(loss)
+    there = jax.jacobian(lambda y: slope(p, y))(hot)
+    back = jax.jacobian(lambda p: jax.grad(loss, 1)(p, hot))(p)
+    h = 1e-6 * np.eye(2)
+    want = np.stack([(slope(p, hot + e) - slope(p, hot - e)) / 2e-6 for e in h], axis=1)
+    np.testing.assert_allclose(there, want, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(there, back.T, rtol=1e-12)
+
+
 def test_sure_logits_keep_their_digits_on_both_sides(x64):
     x = np.array([-30.0, -17, -10, 0, 10, 17, 30])
     for y, sign in ((0, 1), (1, -1)):

@@ -304,3 +304,56 @@ def test_wrong_calls_of_cells():
     ):
         with pytest.raises(pb.BridgeError, match=re.escape(message)):
             make()
+
+
+@dataclasses.dataclass(frozen=True)
+class OfLogarithms(nn.Cell):
+    """A cell of one's own that has no derivative at 0."""
+
+    def init(self, key, dtype=jnp.float32):
+        return {"w": jnp.ones(1, dtype)}, {}
+
+    def initial_hidden(self, params, batch):
+        return jnp.zeros((*batch, 1))
+
+    def step(self, params, x, hidden):
+        new = hidden / 2 + params["w"] * jnp.log(x)
+        return new, new
+
+
+@pytest.mark.parametrize("hole", [0.0, 1.0, np.nan])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_padding_is_nothing_that_a_cell_sees(hole, batch, maybe_jit):
+    layer, mask = nn.Recurrence(OfLogarithms()), np.array([False, True, True, False])
+    x = jnp.broadcast_to(jnp.array([[hole], [2.0], [3.0], [hole]]), (*batch, 4, 1))
+
+    def loss(params, x):
+        return layer.apply(params, {}, x, mask=jnp.broadcast_to(mask, (*batch, 4)))[0].sum()
+
+    params, _ = layer.init(KEY)
+    gradient, dx = maybe_jit(jax.grad(loss, argnums=(0, 1)))(params, x)
+    want = int(np.prod(batch)) * (1.5 * np.log(2) + np.log(3))
+    np.testing.assert_allclose(gradient["w"], [want], rtol=1e-6)
+    np.testing.assert_allclose(dx[..., 0], np.broadcast_to([0, 0.75, 1 / 3, 0], dx.shape[:-1]))
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_the_first_hidden_state_may_be_donated(kind):
+    cell = kind(2, 3)
+    params, _ = cell.init(KEY)
+    step = jax.jit(lambda h, x: cell.apply(params, {}, x, hidden=h)[0][1], donate_argnums=0)
+    x, hidden = jnp.ones((4, 2)), cell.initial_hidden(params, (4,))
+    want = cell.apply(params, {}, x)[0][1]
+    close(step(hidden, x), want)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_a_bias_in_single_precision_beside_weights_in_half(kind):
+    layer = kind(2, 3)
+    params, _ = layer.init(KEY)
+    half = {name: p if name == "bias" else p.astype(jnp.bfloat16) for name, p in params.items()}
+    x = draw(0, (2, 5, 2)).astype(np.float32)
+    with jax.numpy_dtype_promotion("standard"):
+        y = layer.apply(half, {}, x)[0]
+    assert y.dtype == jnp.float32
+    np.testing.assert_allclose(y, layer.apply(params, {}, x)[0], atol=0.03)

@@ -37,6 +37,20 @@ def test_a_tied_parameter_is_there_once(maybe_jit):
     assert layer == tied() and hash(layer) == hash(tied())
 
 
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_place_may_be_tied_to_a_place_in_any_order_and_paths_may_be_lists(backwards):
+    chain = nn.Chain(nn.Dense(3, 3), nn.Dense(3, 3), nn.Dense(3, 3))
+    ties = [((2, "weight"), [1, "weight"]), ([1, "weight"], (0, "weight"))]
+    layer = nn.Tied(chain, ties[::-1] if backwards else ties)
+    params, state = layer.init(KEY)
+    assert jax.tree.map(jnp.shape, params)[1:] == ({"bias": (3,)},) * 2
+    x = jnp.ones((2, 3))
+    want = x
+    for _ in range(3):
+        want = want @ params[0]["weight"]
+    close(layer.apply(params, state, x)[0], want)
+
+
 @pytest.mark.parametrize(
     ("ties", "message"),
     [
@@ -44,6 +58,11 @@ def test_a_tied_parameter_is_there_once(maybe_jit):
         ((((2, "scale"), (0, "bias")),), "paths that lead to parameters of the layer"),
         ((((2,), (0,)),), "paths that lead to parameters"),
         ((((7, "weight"), (0, "weight")),), "paths that lead to parameters"),
+        ((((0, "weight"), (0, "weight")),), "(0, 'weight') tied to itself"),
+        (
+            (((0, "weight"), (2, "weight")), ((2, "weight"), (0, "weight"))),
+            "(0, 'weight') tied to itself",
+        ),
     ],
 )
 def test_wrong_ties(ties, message):

@@ -22,6 +22,7 @@ function steps(cell::FluxCell, params, x, hidden, counts)
 end
 
 function steps(cell::Cell, params, x, hidden, counts)
+    counts === nothing || (x = ruled(without_padding, x, counts))
     ys = []
     for t in axes(x, 2)
         y, new = step(cell, params, x[:, t, :], hidden)
@@ -67,6 +68,19 @@ unstacked(::LSTMCell, state, out) = (state[1:out, :], state[out+1:2out, :])
 blanked(x, counts) = ifelse.(counts, x, zero(eltype(x)))
 function ChainRulesCore.rrule(::typeof(blanked), x, counts)
     return blanked(x, counts), ȳ -> (NoTangent(), blanked(unthunk(ȳ), counts), NoTangent())
+end
+
+"""
+Put the first step of each sequence that counts in the place of padding, which may be NaN, or where
+a cell of one's own has no derivative. A sequence in which no step counts is zero.
+"""
+function without_padding(x, counts)
+    first_steps = blanked(x, counts .& (cumsum(counts; dims=2) .== 1))
+    return ifelse.(counts, x, sum(first_steps; dims=2))
+end
+function ChainRulesCore.rrule(::typeof(without_padding), x, counts)
+    return without_padding(x, counts),
+        ȳ -> (NoTangent(), blanked(unthunk(ȳ), counts), NoTangent())
 end
 
 """

@@ -63,10 +63,10 @@ within_gradient(x::Number) = seen(x) && plainly_within(x)
 within_gradient(x::Complex) = any(within_gradient, reim(x))
 function within_gradient(x::AbstractArray{T}) where {T}
     isconcretetype(T) && T <: Complex && return within_gradient(similar(x, real(T), 0))
-    return seen(x) && (isconcretetype(T) || T === Any ? plainly_within(x) :
-                       any(within_gradient, x))
+    # The type of elements that are no numbers, or of several, does not tell.
+    isconcretetype(T) && T <: Number || return any(within_gradient, x)
+    return seen(x) && plainly_within(x)
 end
-within_gradient(x::AbstractArray{Any}) = any(within_gradient, x)
 
 plainly_within(x) = NNlib.within_gradient(x) || within_program(Val(:Enzyme))
 

@@ -19,6 +19,7 @@ from ...finite import (
 )
 from ..findings import Finding, SystemAnswer
 from ..subject import (
+    NOWHERE,
     Arrays,
     Line,
     Point,
@@ -32,6 +33,7 @@ from ..subject import (
 )
 from ._context import Context
 from ._custom_rules import rule_place
+from ._purposes import on_purpose
 
 
 def detect_wrong_second_order(context: Context) -> Iterator[Finding | SystemAnswer]:
@@ -126,22 +128,24 @@ def _compare_with_differences(
     leaf, element = _element(hs, place)
     got, seen = float(flat[place]), float(middle[place])
     more = f" (and in {int(bad.sum()) - 1} more)" if bad.sum() > 1 else ""
-    return [
-        point.finding(
-            "second-order" if np.isfinite(got) else "non-finite",
-            "error",
-            f"{system.name}: the second derivative is {got:.6g}, where differences of the gradient "
-            f"give {seen:.6g}{more}",
-            [system.name],
-            mode="second",
-            argument=point.subject.paths[leaf],
-            element=element or None,
-            place=rule_place(point.subject.jaxpr),
-            numbers={system.name: got, "finite": seen},
-            advice="The gradient is right, and its own derivative is not: a rule whose derivative "
-            "is cut off or written for the first order only, or a shortcut at this very point.",
-        )
-    ]
+    closed = point.subject.jaxpr
+    rule = rule_place(closed)
+    finding = point.finding(
+        "second-order" if np.isfinite(got) else "non-finite",
+        "error",
+        f"{system.name}: the second derivative is {got:.6g}, where differences of the gradient "
+        f"give {seen:.6g}{more}",
+        [system.name],
+        mode="second",
+        argument=point.subject.paths[leaf],
+        element=element or None,
+        place=rule,
+        numbers={system.name: got, "finite": seen},
+        advice="The gradient is right, and its own derivative is not: a rule whose derivative "
+        "is cut off or written for the first order only, or a shortcut at this very point.",
+    )
+    meant = on_purpose(finding, closed) if rule == NOWHERE and np.isfinite(got) else None
+    return [meant or finding]
 
 
 def _compare_closely(

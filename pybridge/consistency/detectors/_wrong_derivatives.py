@@ -10,7 +10,6 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from ...finite import TOLERANCES
-from ...jaxprs import is_stopped_by_jax
 from .._wording import gives, join
 from ..findings import Finding, SlopeCurve
 from ..subject import (
@@ -19,7 +18,6 @@ from ..subject import (
     Place,
     Point,
     Who,
-    first_place,
     halves,
     own_mode,
     system_names,
@@ -36,6 +34,7 @@ from ._kinks import (
     note_break,
     note_kink_of_many,
 )
+from ._purposes import on_purpose
 from ._zero_gradients import flat_place
 
 _BREAKS = ("jump", "vertical")
@@ -218,7 +217,7 @@ def _wrong(context: Context, suspects: list[Line]) -> list[Finding]:
             advice = "It follows from the other value that is computed under differentiation."
             finding = replace(_at(finding, place), advice=advice)
         elif finding.kind == "finite" and closed is not None:
-            finding = _on_purpose(finding, closed)
+            finding = on_purpose(finding, closed) or _at(finding, flat_place(closed))
         findings.append(_counted(finding, len(cases)))
     return findings
 
@@ -236,33 +235,6 @@ def _compare(point: Point, line: Line) -> Fault:
 
 def _at(finding: Finding, place: Place) -> Finding:
     return replace(finding, location=place.location, primitive=place.primitive)
-
-
-def _is_own_stop(eqn: Any) -> bool:
-    # JAX's own functions stop gradients where that leaves the derivative right.
-    return eqn.primitive.name == "stop_gradient" and not is_stopped_by_jax(eqn)
-
-
-def _draws_gamma(eqn: Any) -> bool:
-    return eqn.primitive.name == "random_gamma"
-
-
-_PURPOSES = {
-    _is_own_stop: "The function stops a gradient. Where that is on purpose, the derivative is "
-    "another one on purpose too.",
-    # Figurnov, Mohamed and Mnih, Implicit Reparameterization Gradients, NeurIPS 2018.
-    _draws_gamma: "The derivative of a gamma sample is that of its distribution, by implicit "
-    "reparametrisation, and not that of the sampler at a fixed key, which differences see.",
-}
-
-
-def _on_purpose(finding: Finding, closed: ClosedJaxpr) -> Finding:
-    """Say that the function has another derivative than its value's, if somebody may want that."""
-    for is_meant, advice in _PURPOSES.items():
-        place = first_place(closed, is_meant)
-        if place != NOWHERE:
-            return replace(_at(finding, place), severity="warning", advice=advice)
-    return _at(finding, flat_place(closed))
 
 
 def _counted(finding: Finding, cases: int) -> Finding:

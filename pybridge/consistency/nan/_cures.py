@@ -133,8 +133,7 @@ def find_cures(
         choices = [_choice(trial, leak) for leak, _, _ in explained]
         if len(explained) == 1 and choices[0] is not None:
             cures += _cond_cure(trial, explained[0], choices[0])
-        texts = dict.fromkeys(map(_where_text, explained, choices))
-        cures.append(trial.cure("\n     and: ".join(texts), answer))
+        cures.append(trial.cure(_where_texts(explained, choices), answer))
     kinds = {leak.kind for leak, _, _ in explained}
     # 0 times infinity as a product of moving factors, or what is infinite: 0 would be wrong.
     # A rule that is wrong itself would become finite, and stay wrong.
@@ -172,18 +171,46 @@ def _cond_cure(trial: Trial, explained: ExplainedLeak, choice: Choice) -> Iterat
         yield trial.cure(f"Replace `{choice.text}`{_at(drop)} by `{new}`", answer)
 
 
-def _where_text(explained: ExplainedLeak, choice: Choice | None) -> str:
-    """Write the double where in the user's own words, as far as these are known."""
+def _where_texts(explained: Sequence[ExplainedLeak], choices: Sequence[Choice | None]) -> str:
+    """Write what changes, and what becomes of the condition.
+
+    A condition on what the change itself makes another number would choose otherwise then.
+    """
+    changed = {
+        choice.keep: choice
+        for choice, (_, origin, _) in zip(choices, explained, strict=True)
+        if choice is not None and assigned_at(origin.operation.location) & choice.names
+    }
+    texts = "\n     and: ".join(
+        dict.fromkeys(
+            _where_text(leak, choice, choice is not None and choice.keep in changed)
+            for leak, choice in zip(explained, choices, strict=True)
+        )
+    )
+    ends = [
+        f"let `{'~' * choice.flipped}used` choose in `{choice.text}`" for choice in changed.values()
+    ]
+    return f"{texts}; {' and '.join(ends) or 'keep what chooses as it is'}"
+
+
+def _where_text(explained: ExplainedLeak, choice: Choice | None, changes: bool) -> str:
+    """Write the double where in the user's own words, as far as these are known.
+
+    Args:
+        explained: the leak.
+        choice: what leaves its result out.
+        changes: whether the condition of that would be another one then.
+    """
     leak, operation = explained.leak, explained.origin.operation
     number = leak.patch.operand if leak.patch else leak.operand
     fill = leak.patch.fill if leak.patch else 1.0
     text, operand = operation_text(operation.location, operation.primitive, number)
     # On another line the names of the condition may mean something else, or nothing yet.
     keep, meaning = "used", ", where `used` is True in the elements whose result is used"
-    if choice is not None and choice.holds(operation.location):
-        keep, meaning = choice.keep, ""
-    elif choice is not None and assigned_at(operation.location) & choice.names:
+    if changes:
         meaning += ", found before this line"
+    elif choice is not None and choice.holds(operation.location):
+        keep, meaning = choice.keep, ""
     elif choice is not None:
         meaning += f" (those that `{choice.text}` takes)"
     name = operand or fresh_name(operation.location, "operand", "its_operand")
@@ -193,7 +220,7 @@ def _where_text(explained: ExplainedLeak, choice: Choice | None) -> str:
     else:
         given = f"Give {operation.name}{_at(operation)}"
         change = f"{given} the operand {inner} in the place of its own, `{name}`"
-    return f"{change}{meaning}; keep what chooses as it is"
+    return f"{change}{meaning}"
 
 
 def _strong_zero_cure(trial: Trial) -> Iterator[Cure]:

@@ -99,14 +99,15 @@ class _RecordingTrace(Trace):
         return self._run(staged, tracers)
 
 
-def record_eagerly(function: Callable[..., Any], args: Sequence[Any]) -> Tape:
+def record_eagerly(function: Callable[..., Any], args: Sequence[Any], is_finite: bool) -> Tape:
     """Run a function of arrays, all of them differentiated, and keep every step.
 
     Args:
         function: gives a list of arrays.
         args: its arguments.
+        is_finite: whether its value is.
     """
-    tape = Tape(args)
+    tape = Tape(args, is_finite)
     with _public("take_current_trace")() as parent:
         trace = _RecordingTrace(parent, tape)
     tracers = list(map(trace.enter, tape.inputs))

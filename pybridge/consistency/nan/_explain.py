@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -88,8 +89,13 @@ def explain_nan(
     There is no Julia twin. The mechanism, 0 times infinity in the reverse pass, is described in
     JAX's FAQ ("gradients contain NaN where using where").
     """
-    problem = Problem(f, args, argnums)
-    problem.flat(f)(*problem.inputs)  # an error of the function's own is the user's to see
+    # Those settings end a program at the first number that is not finite.
+    with jax.debug_nans(False), jax.debug_infs(False):
+        return _explain(Problem(f, args, argnums))
+
+
+def _explain(problem: Problem) -> NaNExplanation:
+    problem.flat(problem.f)(*problem.inputs)  # an error of its own is the user's to see
     answers, notes = _answers(problem)
     if not answers:
         return NaNExplanation(problem.name, False, None, (), None, None, notes=tuple(notes))
@@ -112,7 +118,7 @@ def find_cause(f: Callable[..., Any], args: Sequence[Any]) -> Cause | None:
         return None
     operation, advice = why.origin.operation, ""
     if why.cures:
-        advice = f"{why.cures[0].text}. pb.explain_nan says more."
+        advice = f"{why.cures[0].text.removesuffix('.')}. pb.explain_nan says more."
     elif why.notes:
         advice = why.notes[-1]
     hidden = why.dropped_by.name if why.dropped_by is not None else ""
@@ -134,7 +140,7 @@ def _answers(problem: Problem) -> tuple[dict[str, ModeResult], list[str]]:
 def _explain_derivative(
     problem: Problem, modes: tuple[str, ...], answer: ModeResult, value: Any, notes: list[str]
 ) -> NaNExplanation:
-    mode, tape = modes[0], problem.tape()
+    mode, tape = modes[0], problem.tape(is_finite=True)
     trial = Trial(problem, tape, mode)
     leaks, mended = settle(trial, find_leaks(tape, mode))
     explained = []
@@ -177,7 +183,7 @@ def _explain_derivative(
 def _explain_value(
     problem: Problem, values: Sequence[np.ndarray], value: Any, notes: list[str]
 ) -> NaNExplanation:
-    tape = problem.tape()
+    tape = problem.tape(is_finite=False)
     i, origin = first_bad_value(tape), None
     if i is not None:
         step = tape.steps[i]
@@ -250,7 +256,9 @@ def _sum_of_all(ys: Sequence[Any]) -> Any:
 
 
 def _advice(leak: Leak, origin: Origin) -> str:
-    if leak.kind == "infinite" and origin.operation.primitive in _DECOMPOSITIONS:
+    # Where vectors are squared, those with a 0 look like a product that moves.
+    is_vectors = origin.operation.primitive in _DECOMPOSITIONS
+    if is_vectors and leak.kind in ("infinite", "product"):
         return _EQUAL_VALUES
     return _ADVICE.get(leak.kind, "")
 

@@ -103,14 +103,14 @@ class Problem:
         parts = self._arguments([None] * len(self._leaves), derivative)
         return parts[self.argnums[0]] if self.single else tuple(parts[n] for n in self.argnums)
 
-    def tape(self) -> Tape:
-        """Run the function and keep every step."""
+    def tape(self, is_finite: bool) -> Tape:
+        """Run the function, whose value is finite or not, and keep every step."""
         function = self.flat(self.f)
         try:
             traced = jax.make_jaxpr(function)(*self.inputs)
         except _NEEDS_VALUES:
-            return record_eagerly(function, self.inputs)
-        return record(traced, self.inputs)
+            return record_eagerly(function, self.inputs, is_finite)
+        return record(traced, self.inputs, is_finite)
 
     def bad_inputs(self) -> list[str]:
         """List the arguments that are not finite themselves."""

@@ -43,15 +43,19 @@ class Tape(Recording):
         inputs: the places of the differentiated inputs.
         outputs: the places of the inexact results.
         closed: loops that were too long to be opened.
+        is_finite: whether the program's own value is. Then infinity times a mask was 0 in it: XLA
+            makes a select of the product, unlike operation by operation.
+        masks: the places of masks that were made numbers.
         uses, compiled: how often steps were differentiated, and what was compiled for that.
     """
 
     # Functions with a derivative rule of their own are one step: their rule may be at fault.
     enters = frozenset({*CALLS, *BRANCHES, *LOOPS})
 
-    def __init__(self, inputs: Sequence[Any]):
+    def __init__(self, inputs: Sequence[Any], is_finite: bool):
         """Begin with the differentiated inputs."""
         super().__init__()
+        self.is_finite, self.masks = is_finite, set[int]()
         self.active: list[bool] = []
         self.closed: list[str] = []
         self.uses: Counter[Any] = Counter()
@@ -85,7 +89,10 @@ class Tape(Recording):
     def run_again(self, step: Step, values: Sequence[Any]) -> Sequence[Any]:
         """Run a step on other values."""
         if step.eqn is not None:
-            return bound_equation(step.eqn)(*values)
+            results = bound_equation(step.eqn)(*values)
+            return (
+                self._masked(step.inputs, values, results) if step.primitive == "mul" else results
+            )
         return [self.join(values)] if self.joins(step) else self.cut(values[0], len(step.outputs))
 
     def keep(self, value: Any) -> int:
@@ -98,13 +105,27 @@ class Tape(Recording):
         if primitive != "stop_gradient" and any(self.active[place] for place in inputs):
             for place in outputs:
                 self.active[place] = is_inexact(self.values[place])
+        if primitive == "convert_element_type" and _is_mask(self.values[inputs[0]]):
+            self.masks.update(outputs)
         return outputs
 
     def compute(self, eqn: Any, operands: list[int]) -> Sequence[Any]:
         """Run an operation as it is when differentiated."""
         if eqn.primitive.name == "within_gradient":
             return [np.bool_(any(self.active[place] for place in operands))]
-        return super().compute(eqn, operands)
+        results = super().compute(eqn, operands)
+        if eqn.primitive.name != "mul":
+            return results
+        return self._masked(operands, [self.values[place] for place in operands], results)
+
+    def _masked(
+        self, places: Sequence[int], values: Sequence[Any], results: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Put 0 where a product has a factor that is a mask and does not hold."""
+        masks = [value for place, value in zip(places, values, strict=True) if place in self.masks]
+        if not (self.is_finite and masks):
+            return results
+        return [jnp.where(masks[0] == 0, jnp.zeros_like(result), result) for result in results]
 
     def inside(self, program: ClosedJaxpr, around: CallSite) -> CallSite:
         """Return what stands around a program; of a function of JAX's own, its name as well."""
@@ -150,9 +171,9 @@ class Tape(Recording):
         return super().apply(program, eqn, operands, here)
 
 
-def record(program: ClosedJaxpr, args: Sequence[Any]) -> Tape:
+def record(program: ClosedJaxpr, args: Sequence[Any], is_finite: bool) -> Tape:
     """Run a program whose inputs are all differentiated, and keep every step."""
-    tape = Tape(args)
+    tape = Tape(args, is_finite)
     return tape.end(tape.run(program, tape.inputs, CallSite()))
 
 
@@ -170,6 +191,10 @@ def rule_name(step: Step) -> str:
     if step.eqn is None or step.primitive not in RULED_CALLS:
         return ""
     return step.eqn.params.get("name") or called_name(step.eqn) or step.primitive
+
+
+def _is_mask(value: Any) -> bool:
+    return jnp.result_type(value) == np.bool_
 
 
 def is_inexact(value: Any) -> bool:

@@ -139,10 +139,20 @@ def _one_where_zero(x: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.where(x == 0, np.ones((), y.dtype), y)
 
 
+@jax.custom_jvp
+def _quotient(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Return x / y, and 0 where x is 0; the derivative by x is 1 / y there, too."""
+    return x / _one_where_zero(x, y)
+
+
 # Each is left out where its argument is not differentiated: 0 times log(0) is nan.
 xlogy.defjvps(
     lambda tangent, result, x, y: tangent * jnp.log(y),
-    lambda tangent, result, x, y: tangent * (x / _one_where_zero(x, y)),
+    lambda tangent, result, x, y: tangent * _quotient(x, y),
+)
+_quotient.defjvps(
+    lambda tangent, result, x, y: tangent / y,
+    lambda tangent, result, x, y: -tangent * _quotient(result, y),
 )
 
 
