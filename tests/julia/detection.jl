@@ -44,11 +44,13 @@ end
         end
     end
 
-    @testset "$system: arrays of containers, of several types, made of arrays" for system in BY_VALUE
+    @testset "$system: arrays of containers, of several types, of arrays" for system in BY_VALUE
         for make in (
-            x -> [(x[1], 1)], x -> [(a=x[1],)], x -> ((x[1], 1),), x -> Union{Nothing,eltype(x)}[x[1], nothing],
+            x -> [(x[1], 1)], x -> [(a=x[1],)], x -> ((x[1], 1),),
+            x -> Union{Nothing,eltype(x)}[x[1], nothing],
             x -> Union{Missing,eltype(x)}[x[1], missing], Diagonal, x -> Diagonal(x)',
-            x -> LinearAlgebra.Symmetric(x * x'), x -> LinearAlgebra.Bidiagonal(x, x[2:end], :U),
+            x -> LinearAlgebra.Symmetric(x * x'),
+            x -> LinearAlgebra.Bidiagonal(x, x[2:end], :U),
             x -> LinearAlgebra.Tridiagonal(x[2:end], x, x[2:end]),
             x -> LinearAlgebra.SymTridiagonal(x, x[2:end])
         )
