@@ -141,7 +141,7 @@ Run `f(args...)` in reverse mode. `back(ȳ)` returns the cotangents of the argum
 """
 function pullback(b::AbstractBackend, f, args, argnums)
     refuse(b, "reverse mode; it has forward mode only",
-        "Use backend=\"zygote\", \"tracker\", \"yota\" or \"reversediff\".")
+        "Use backend=\"zygote\", \"tracker\", \"yota\", \"mooncake\" or \"reversediff\".")
 end
 
 """
@@ -151,7 +151,7 @@ Push tangents forward through `f` at `args`.
 """
 function pushforward(b::AbstractBackend, f, args, tangents)
     refuse(b, "forward mode; it has reverse mode only",
-        "Use backend=\"forwarddiff\". jax.jvp works with every system.")
+        "Use backend=\"forwarddiff\" or \"mooncake\". jax.jvp works with every system.")
 end
 
 """
@@ -229,5 +229,6 @@ Hessian of a scalar function as a matrix over the elements of the arguments in `
 """
 function hessian(b::AbstractBackend, f, args, argnums)
     refuse(b, "second derivatives",
-        "Use backend=\"forwarddiff\" or \"zygote\". jax.hessian works with every system.")
+        "Use backend=\"forwarddiff\", \"zygote\" or \"mooncake\". " *
+        "jax.hessian works with every system.")
 end
