@@ -180,7 +180,7 @@ def test_results_in_wrappers(source):
 
 @pytest.mark.parametrize("x", [np.float64(2.0), X], ids=["number", "array"])
 def test_value_and_gradient_are_one_run(x, system):
-    source, count = counted("x -> x isa Number ? sin(x) * x : sum(sin.(x) .* x)")
+    source, count = counted("x -> x isa Number ? sin(x) * x : sum(sin.(x) .* x)", system)
     f = pb.from_julia(source, ad=system, out=jax.ShapeDtypeStruct((), np.float64))
     programs = {
         "value": (jax.jit(f), 1),
