@@ -66,9 +66,6 @@ unstacked(::LSTMCell, state, out) = (state[1:out, :], state[out+1:2out, :])
 
 "Set what does not count to zero, also where it is NaN."
 blanked(x, counts) = ifelse.(counts, x, zero(eltype(x)))
-function ChainRulesCore.rrule(::typeof(blanked), x, counts)
-    return blanked(x, counts), ȳ -> (NoTangent(), blanked(unthunk(ȳ), counts), NoTangent())
-end
 
 """
 Put the first step of each sequence that counts in the place of padding, which may be NaN, or where
@@ -78,9 +75,12 @@ function without_padding(x, counts)
     first_steps = blanked(x, counts .& (cumsum(counts; dims=2) .== 1))
     return ifelse.(counts, x, sum(first_steps; dims=2))
 end
-function ChainRulesCore.rrule(::typeof(without_padding), x, counts)
-    return without_padding(x, counts),
-        ȳ -> (NoTangent(), blanked(unthunk(ȳ), counts), NoTangent())
+
+# Of either nothing moves that does not count.
+function ChainRulesCore.rrule(
+    f::Union{typeof(blanked),typeof(without_padding)}, x, counts
+)
+    return f(x, counts), ȳ -> (NoTangent(), blanked(unthunk(ȳ), counts), NoTangent())
 end
 
 """

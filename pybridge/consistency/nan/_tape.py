@@ -89,10 +89,7 @@ class Tape(Recording):
     def run_again(self, step: Step, values: Sequence[Any]) -> Sequence[Any]:
         """Run a step on other values."""
         if step.eqn is not None:
-            results = bound_equation(step.eqn)(*values)
-            return (
-                self._masked(step.inputs, values, results) if step.primitive == "mul" else results
-            )
+            return self._masked(step.eqn, step.inputs, values, bound_equation(step.eqn)(*values))
         return [self.join(values)] if self.joins(step) else self.cut(values[0], len(step.outputs))
 
     def keep(self, value: Any) -> int:
@@ -105,25 +102,23 @@ class Tape(Recording):
         if primitive != "stop_gradient" and any(self.active[place] for place in inputs):
             for place in outputs:
                 self.active[place] = is_inexact(self.values[place])
-        if primitive == "convert_element_type" and _is_mask(self.values[inputs[0]]):
-            self.masks.update(outputs)
+        if self.is_finite and primitive == "convert_element_type":
+            self.masks.update(outputs if _is_mask(self.values[inputs[0]]) else ())
         return outputs
 
     def compute(self, eqn: Any, operands: list[int]) -> Sequence[Any]:
         """Run an operation as it is when differentiated."""
         if eqn.primitive.name == "within_gradient":
             return [np.bool_(any(self.active[place] for place in operands))]
-        results = super().compute(eqn, operands)
-        if eqn.primitive.name != "mul":
-            return results
-        return self._masked(operands, [self.values[place] for place in operands], results)
+        values = [self.values[place] for place in operands]
+        return self._masked(eqn, operands, values, super().compute(eqn, operands))
 
     def _masked(
-        self, places: Sequence[int], values: Sequence[Any], results: Sequence[Any]
+        self, eqn: Any, places: Sequence[int], values: Sequence[Any], results: Sequence[Any]
     ) -> Sequence[Any]:
         """Put 0 where a product has a factor that is a mask and does not hold."""
         masks = [value for place, value in zip(places, values, strict=True) if place in self.masks]
-        if not (self.is_finite and masks):
+        if eqn.primitive.name != "mul" or not masks:
             return results
         return [jnp.where(masks[0] == 0, jnp.zeros_like(result), result) for result in results]
 
