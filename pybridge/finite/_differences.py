@@ -58,7 +58,6 @@ class Differences(NamedTuple):
         gap: what remains of the differences at the smallest step.
         is_blurred: whether that is no more than rounding and noise.
         scale: by how much the curve moves.
-        reach: the longest step over which it has finite values on both sides; 0 where none has.
         is_cut: whether it has one on one side only over the first step.
         size: the length over which the curve may be expected to change.
     """
@@ -69,7 +68,6 @@ class Differences(NamedTuple):
     gap: np.ndarray
     is_blurred: np.ndarray
     scale: np.ndarray
-    reach: np.ndarray
     is_cut: np.ndarray
     size: np.ndarray | float
 
@@ -153,7 +151,7 @@ def approach(
             tolerances.smallest_step * curve.smallest, tolerances.staircase * curve.blur * eps
         )
     scale = origin = noise = apart = away = np.zeros(0)
-    reach, is_cut = np.zeros(curve.origin.shape), np.zeros(curve.origin.shape, bool)
+    is_cut = np.zeros(curve.origin.shape, bool)
     for taken in range(0, tolerances.most_halvings, batch):
         steps = step / 2.0 ** np.arange(batch)
         values = curve.sample(np.concatenate([steps, -steps]))
@@ -171,7 +169,6 @@ def approach(
                 # Of its own two values: the other side may be no number.
                 rounding = (eps * size + noise) / h
                 table.add(difference, rounding + shift * np.abs(difference) / h)
-            reach = np.where((reach == 0) & np.isfinite(ahead - behind), h, reach)
             apart, away = np.abs(ahead - behind), np.abs(ahead + behind - 2.0 * origin)
         sides = all(side.has_converged(tolerances.one_sided, unit) for side in (right, left))
         step = steps[-1] / 2.0
@@ -185,7 +182,7 @@ def approach(
     is_blurred = (apart <= tolerances.ulps * ulp) & (away <= tolerances.ulps_alone * ulp)
     estimates = central.estimate(), right.estimate(), left.estimate()
     gap = np.maximum(away, apart)
-    return Differences(*estimates, gap, is_blurred, scale, reach, is_cut, curve.size)
+    return Differences(*estimates, gap, is_blurred, scale, is_cut, curve.size)
 
 
 def _movement(values: np.ndarray, origin: np.ndarray) -> np.ndarray:

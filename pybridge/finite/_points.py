@@ -110,31 +110,77 @@ def classify(found: Differences, tolerances: Tolerances = TOLERANCES) -> PointKi
 def _quotients(
     curve: Curve, factor: float = 1.0, doubtful: bool = False, tolerances: Tolerances = TOLERANCES
 ) -> Differences:
-    """Extrapolate as `difference_quotients` does, and within the domain where it ends nearby.
+    """Extrapolate as `difference_quotients` does, and from closer by where that tells nothing.
 
-    From steps that leave it the point looks as if it were at its edge: there are samples on one
-    side alone, and a derivative need not exist there.
+    From steps that leave the domain the point looks as if it were at its edge: there are samples on
+    one side alone, and a derivative need not exist there. From steps past a pole each side is as
+    far away as the other, and the shorter the step the steeper.
     """
     far = difference_quotients(curve, factor=factor, doubtful=doubtful, tolerances=tolerances)
-    is_open = far.is_cut & ~_is_known(far, tolerances.kink, tolerances)
+    is_lost = _is_lost(far, tolerances)
+    is_open = is_lost | (far.is_cut & ~_is_known(far, tolerances.kink, tolerances))
     if not is_open.any():
         return far
-    closest, reach = closest_step(curve, tolerances), far.reach
-    step = tolerances.smallest_step * curve.smallest
-    while np.any(is_open & (reach == 0)) and step > closest:
-        values = curve.sample(np.repeat([step, -step], curve.batch))[:: curve.batch]
-        reach = np.where((reach == 0) & np.isfinite(values).all(axis=0), step, reach)
-        step /= 2.0
+    closest = closest_step(curve, tolerances)
+    reach = _steady_reach(curve, closest, tolerances)
     for length in np.unique(reach[is_open & (reach > 0)]):
         first = first_step(length, tolerances) * factor
         # The steps of one batch are no shorter than `closest` is, in last digits.
         if first < 2.0**curve.batch * closest / tolerances.ulps:
             continue
         near = approach(curve, first, tolerances, closest)._replace(size=length)
-        # There are no longer steps within the domain: what they tell is all that can be known.
+        # No longer steps stay on this piece of the curve: what they tell is all that can be known.
         known = _is_known(near, 1.0 / tolerances.estimates, tolerances)
         far = far.replaced(is_open & (reach == length) & known, near)
-    return far
+        is_lost &= ~((reach == length) & known)
+    # What looks smooth and is lost is past a pole that is too near.
+    nothing = Estimate(np.full(is_lost.shape, np.nan), np.full(is_lost.shape, np.inf))
+    unknown = far._replace(central=nothing, right=nothing, left=nothing)
+    return far.replaced(is_lost & classify(far, tolerances).smooth, unknown)
+
+
+def _steady_reach(curve: Curve, closest: float, tolerances: Tolerances) -> np.ndarray:
+    """Find for each component the longest step up to which it moves in proportion to the step.
+
+    Past a pole, or outside of the domain, it does not; at a jump no step is short enough. The rates
+    of a smooth curve at a step and at half of it are nearly the same.
+
+    Args:
+        curve: the curve.
+        closest: the shortest step.
+        tolerances: see `Tolerances`.
+
+    Returns:
+        The steps; 0 where there is none.
+    """
+    count = np.log2(tolerances.first_step * curve.size / closest)
+    steps = closest * 2.0 ** np.arange(curve.batch * max(1, round(count / curve.batch)))
+    rates = []
+    for some in steps.reshape(-1, curve.batch):
+        values = curve.sample(np.concatenate([some, -some])) - curve.origin
+        moves = np.maximum(*np.abs(values).reshape(2, curve.batch, -1))
+        seen = moves > tolerances.ulps * (curve.eps * np.abs(curve.origin) + curve.noise)
+        rates.extend(np.where(seen | np.isnan(moves), moves, 0.0) / some[:, None])
+    shorter, longer = np.stack(rates)[:-1], np.stack(rates)[1:]
+    is_steady = (shorter == 0) | (np.abs(np.log2(longer / shorter)) <= tolerances.steady_rate)
+    reached = np.logical_and.accumulate(is_steady, axis=0).sum(axis=0)
+    return np.where(reached > 0, steps[reached], 0.0)
+
+
+def _is_lost(found: Differences, tolerances: Tolerances) -> np.ndarray:
+    """Tell for each component whether no digit is known of either one-sided derivative.
+
+    Or whether the two-sided one contradicts them: on both sides of 1/x**2 values are the same.
+    """
+    central, right, left = found.central, found.right, found.left
+    unknown = ~found.is_blurred
+    for side in (right, left):
+        size = np.where(np.isinf(side.value), 0.0, np.abs(side.value))
+        unknown &= tolerances.estimates * side.error > np.maximum(size, 1.0 / found.size)
+    middle, doubt = (right.value + left.value) / 2.0, (right.error + left.error) / 2.0
+    doubt = tolerances.estimates * (doubt + central.error)
+    doubt = doubt + tolerances.kink * (1.0 / found.size + np.abs(central.value))
+    return unknown | (np.isfinite(middle) & (np.abs(central.value - middle) > doubt))
 
 
 def _is_known(found: Differences, part: float, tolerances: Tolerances) -> np.ndarray:

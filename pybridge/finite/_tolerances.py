@@ -92,6 +92,8 @@ class Tolerances:
         lost: so many units in the last place of a value, or of a gradient, can be all that a
             derivative of it is made of, after cancellation: three digits. The 1 - y**2 of a tanh
             that is 1 is one last digit.
+        steady_rate: by so many powers of two the rate of a smooth curve may change from a step to
+            one of twice the length: half of what that of a jump changes by.
         choice: what a system chooses at a kink may leave the interval between the one-sided
             derivatives by this part of them: ten times `kink`, by which these are known.
         disagreement: where the function has no derivative, answers of systems that are farther
@@ -132,6 +134,7 @@ class Tolerances:
     rounding: float = 10.0
     spread: float = 5.0
     lost: float = 1e3
+    steady_rate: float = 0.5
     choice: float = 1e-4
     disagreement: float = 1e-6
 

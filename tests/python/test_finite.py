@@ -305,3 +305,39 @@ def test_points_beside_the_edge_of_a_domain_are_no_edges(name, edge, exponent, s
     # The last digits of x, of which the distance to the edge has few.
     rtol = 1e-7 + 4 * np.finfo(float).eps / 10**exponent
     np.testing.assert_allclose(found.derivative, want, rtol=rtol)
+
+
+POLES = {
+    "1/x": (lambda d: 7 + 1 / d, lambda d: -1 / d**2),
+    "1/x^2": (lambda d: 1 / d**2 - d, lambda d: -2 / d**3 - 1),
+    "tan": (lambda d: jnp.tan(d + jnp.pi / 2), lambda d: 1 / jnp.sin(d) ** 2),
+    "log |x|": (lambda d: jnp.log(jnp.abs(d)), lambda d: 1 / d),
+    "1/sqrt |x|": (
+        lambda d: 1 / jnp.sqrt(jnp.abs(d)),
+        lambda d: -jnp.sign(d) / 2 / jnp.abs(d) ** 1.5,
+    ),
+    "steep": (lambda d: jnp.tanh(d * 1e8), lambda d: 1e8 / jnp.cosh(d * 1e8) ** 2),
+}
+
+
+@pytest.mark.parametrize("name", POLES)
+@pytest.mark.parametrize("pole", [1.0, -3.0, 700.0])
+@settings(max_examples=examples(40), deadline=None)
+@given(st.floats(-11.5, -1), st.sampled_from([1.0, -1.0]))
+def test_steps_do_not_go_past_a_pole_that_is_near(name, pole, exponent, side):
+    f, slope = POLES[name]
+    x = pole + side * abs(pole) * 10**exponent
+    with double_precision():
+        want = slope(x - pole)
+        found = finite_gradient(lambda x: f(x - pole), [x]).derivative
+    rtol = 1e-6 + 32 * np.finfo(float).eps / 10**exponent
+    np.testing.assert_allclose(found, want, rtol=rtol, atol=1e-6)
+
+
+@pytest.mark.parametrize("distance", [1e-7, 1e-8, 1e-9])
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_a_derivative_of_which_no_digit_is_known_is_none(distance, side):
+    """The last digits of a million are too far apart for steps that stay before the pole."""
+    with double_precision():
+        found = finite_gradient(lambda x: 1 / (x - 1e6), [1e6 + side * distance])
+    assert np.isnan(found.derivative) and np.isinf(found.error)
