@@ -112,7 +112,7 @@ def vary_with(mask: Any, operands: Any) -> list[Any]:
     operands become varying before, and the sum is taken outside of the conditional.
 
     Args:
-        mask: a bool scalar, shape (), or the array it is made of.
+        mask: a predicate or an index, or the array of either.
         operands: arrays.
 
     Returns:
@@ -120,9 +120,10 @@ def vary_with(mask: Any, operands: Any) -> list[Any]:
     """
     if is_the_same_on_all_devices(mask):
         return list(operands)
-    taken = lane_any(any_taken(mask))
-    # A select has the type that its three operands have in common, and XLA drops it.
-    return [lax.select(taken, x, x) for x in operands]
+    # A select has the type that its three operands have in common, and XLA drops it. It is one by a
+    # bool: of an index that is out of range the transpose of a select would choose neither operand.
+    never = lane_any(any_taken(lax.ne(mask, mask)))
+    return [lax.select(never, x, x) for x in operands]
 
 
 def is_the_same_on_all_devices(x: Any) -> bool:

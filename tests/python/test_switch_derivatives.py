@@ -7,6 +7,7 @@ import pytest
 from cond_helpers import equal
 from jax import lax
 from jax.interpreters import partial_eval as pe
+from jax.sharding import PartitionSpec as P
 
 import pybridge as pb
 from pybridge.jaxprs import inner_jaxprs
@@ -260,3 +261,30 @@ def test_numbers_come_back_as_arrays():
         f = jax.checkpoint(lambda x, i, g=branch: pb.switch(i, [g, lambda x: 3.0 * x], x))
         for result in jax.jvp(lambda x, f=f: f(x, 0), (0.5,), (1.0,)):
             assert result.reshape(-1).shape == (1,)
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+@pytest.mark.parametrize("index", [[0, 1, 2, 1], [-3, 5, 2, 3], [2, 2, 2, 2]])
+def test_an_index_that_differs_between_devices(mesh, index, check_vma):
+    """Indices out of range are those of the first and the last branch here, too."""
+    powers = [lambda w, x: w * x, lambda w, x: w**2 * x, lambda w, x: w**3 * x]
+
+    def by_device(index, w, x):
+        return pb.switch(index[0], powers, w, x)
+
+    mapped = jax.shard_map(
+        by_device,
+        mesh=mesh,
+        in_specs=(P("i"), P(), P("i")),
+        out_specs=P("i"),
+        check_vma=check_vma,
+    )
+    x, n = jnp.arange(1.0, 5.0), np.clip(index, 0, 2) + 1.0
+
+    def loss(w, x):
+        return jax.jit(mapped)(jnp.asarray(index), w, x).sum()
+
+    by_w, by_x = jax.grad(loss, (0, 1))(3.0, x)
+    equal(by_x, 3.0**n)
+    if check_vma:  # without it, who sums over the devices is left to the function
+        equal(by_w, (n * 3.0 ** (n - 1) * x).sum())
