@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -169,18 +169,17 @@ class Conv(_Convolution):
     def _convolve(self, x: jax.Array, weight: jax.Array, spatial: tuple[int, ...]) -> jax.Array:
         window = Window.of(self.kernel, self.stride, self.dilation, self.pad, transposed=False)
         steps = window.outputs(type(self).__name__, spatial)
+        options = {
+            "window_strides": window.stride,
+            "padding": window.pad,
+            "lhs_dilation": (1,) * len(spatial),
+            "rhs_dilation": window.dilation,
+        }
         if _has_small_patches(x, steps, self.groups, weight):
-            return _patches_product(x, weight, window, self.groups, reverse=self._reverses)
+            return _patches_product(x, weight, self.groups, reverse=self._reverses, **options)
         if self._reverses:  # which XLA does not do
             weight = lax.rev(weight, tuple(range(2, weight.ndim)))
-        return _convolution(
-            x,
-            weight,
-            self.groups,
-            window_strides=window.stride,
-            padding=window.pad,
-            rhs_dilation=window.dilation,
-        )
+        return _convolution(x, weight, self.groups, **options)
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
@@ -293,22 +292,24 @@ class ConvTranspose(_Convolution):
 def _convolution(x: jax.Array, kernel: jax.Array, groups: int, **options: Any) -> jax.Array:
     """Convolve, with the precision of the kernel's dtype; see `lax.conv_general_dilated`.
 
-    Where `x` is sharded over an explicit mesh axis, each group is convolved by itself: the
-    derivative by the kernel that JAX 0.10.2 has for groups is a multiple of the right one there.
+    In groups it is a matrix product where `x` is sharded: the derivative by the kernel that JAX
+    0.10.2 has is a multiple of the right one there.
     """
+    if groups > 1 and _is_sharded(x):
+        return _patches_product(x, kernel, groups, reverse=False, **options)
     precision = precision_for(kernel.dtype)
-    if groups == 1 or not _is_sharded(x):
-        return lax.conv_general_dilated(
-            x, kernel, feature_group_count=groups, precision=precision, **options
-        )
-    parts = zip(jnp.split(x, groups, 1), jnp.split(kernel, groups, 0), strict=True)
-    convolved = (lax.conv_general_dilated(*p, precision=precision, **options) for p in parts)
-    return jnp.concatenate(list(convolved), 1)
+    return lax.conv_general_dilated(
+        x, kernel, feature_group_count=groups, precision=precision, **options
+    )
 
 
 def _is_sharded(x: jax.Array) -> bool:
-    """Tell whether an array is sharded over an explicit mesh axis."""
-    return any(jax.typeof(x).sharding.spec)
+    """Tell whether an array is sharded over an explicit mesh axis, or may be over one of several.
+
+    Over which automatic axes it is sharded is not known before it is compiled.
+    """
+    sharding = jax.typeof(x).sharding
+    return any(sharding.spec) or sum(size > 1 for size in sharding.mesh.shape.values()) > 1
 
 
 def _has_small_patches(
@@ -325,19 +326,28 @@ def _has_small_patches(
 
 
 def _patches_product(
-    x: jax.Array, weight: jax.Array, window: Window, groups: int, *, reverse: bool
+    x: jax.Array,
+    weight: jax.Array,
+    groups: int,
+    *,
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int],
+    rhs_dilation: Sequence[int],
+    reverse: bool,
 ) -> jax.Array:
     """Convolve as a matrix product of the kernel as it is and what it meets at each step."""
-    rank = len(window.kernel)
-    patches = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * 2 + [(*p, 0) for p in window.pad])
+    rank = weight.ndim - 2
+    widened = [(*pad, step - 1) for pad, step in zip(padding, lhs_dilation, strict=True)]
+    patches = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * 2 + widened)
     axes = range(2, 2 + 2 * rank, 2)  # of the kernel; behind each comes that of its steps
-    for axis, size, step, distance, extent in zip(
-        axes, window.kernel, window.stride, window.dilation, window.extent, strict=True
+    for axis, size, step, distance in zip(
+        axes, weight.shape[2:], window_strides, rhs_dilation, strict=True
     ):
-        last = patches.shape[axis] - extent
+        last = patches.shape[axis] - (size - 1) * distance
         starts = [distance * i for i in range(size)]
         met = [
-            lax.slice_in_dim(patches, start, start + last + 1, step, axis)
+            lax.slice_in_dim(patches, start, start + last, step, axis)
             for start in (starts[::-1] if reverse else starts)
         ]
         patches = jnp.stack(met, axis)

@@ -337,3 +337,37 @@ def test_complex_input_for_a_real_weight():
     layer, params, x = small((3, 3), jnp.float32)
     with pytest.raises(pb.ArgumentTypeError, match="convert to the weight's dtype float32"):
         forward(layer, params, x.astype(jnp.complex64))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        pb.nn.DepthwiseConv((3, 2), 4, 8, stride=2),
+        pb.nn.Conv((3, 3), 4, 6, groups=2, pad=(1, 0, 2, 1), dilation=(2, 1)),
+        pb.nn.CrossCor((2, 3), 4, 4, pad=1),
+        pb.nn.ConvTranspose((3, 2), 4, 6, groups=2, stride=(2, 3), pad=(3, 1), outpad=(1, 0)),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_groups_on_a_mesh_of_several_axes(layer):
+    """The batch is sharded over one axis, and nothing over the other."""
+    mesh = jax.make_mesh((4, 2), ("i", "j"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    params, state = layer.init(jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (8, 4, 7, 6))
+
+    @jax.jit
+    def gradient(params, x):
+        def loss(params, x):
+            y = layer.apply(params, state, x)[0]
+            return (jnp.sin(jnp.arange(y[0].size)).reshape(y.shape[1:]) * y**2).sum()
+
+        return jax.value_and_grad(loss, (0, 1))(params, x)
+
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    on_mesh = gradient(jax.device_put(params, everywhere), jax.device_put(x, rows))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4),
+        on_mesh,
+        gradient(params, x),
+    )
