@@ -181,3 +181,13 @@ def test_softmax_with_infinities():
     assert np.isfinite(jax.grad(lambda x: nn.softmax(x)[0])(x)).all()
     assert nn.logsumexp(x) == jnp.inf
     assert np.isnan(nn.softmax(jnp.array([jnp.nan, 1.0]))).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("name", ["gelu_tanh", "gelu_sigmoid"])
+def test_gelu_far_from_0(name, dtype):
+    """The cube of 41 is infinite in half precision, and that of 6e4 no number there either."""
+    f, x = getattr(nn, name), jnp.asarray([-6e4, -200, -41, -30, 30, 41, 200, 6e4], dtype)
+    np.testing.assert_array_equal(f(x), jnp.where(x > 0, x, 0))
+    np.testing.assert_array_equal(jax.vmap(jax.grad(f))(x), x > 0)
+    np.testing.assert_array_equal(jax.vmap(jax.grad(jax.grad(f)))(x), 0 * x)
