@@ -35,7 +35,8 @@ def match_dtype(where: str, x: Any, weight: Any) -> jax.Array:
                 fix="Pass real numbers, or parameters of a complex dtype.",
             )
         )
-    return jnp.asarray(x, weight.dtype)
+    # A weight may be NumPy's, of 64 bits that JAX does not use.
+    return jnp.asarray(x, jax.dtypes.canonicalize_dtype(weight.dtype))
 
 
 def input_array(where: str, x: Any) -> Any:

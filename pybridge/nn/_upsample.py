@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from .._errors import ArgumentValueError, explain
 from ._dtypes import at_least_single, floating, input_array
@@ -186,7 +187,9 @@ class PixelShuffle(Layer):
         parts = jnp.reshape(x, (batch, channels // r**axes, *(r for _ in spatial), *spatial))
         order = [i for axis in range(axes) for i in (2 + axes + axis, 2 + axis)]
         y = jnp.transpose(parts, (0, 1, *order))
-        return y.reshape(batch, channels // r**axes, *(n * r for n in spatial)), state
+        for axis in range(2, 2 + axes):  # JAX merges two axes of a sharded array, and no more
+            y = lax.collapse(y, axis, axis + 2)
+        return y, state
 
 
 def _factors(mode: str, scale: Any) -> Any:

@@ -196,6 +196,7 @@ SHARDED_LAYERS = {
     "two groups": (nn.Conv((3,), 4, 4, groups=2), (4, 4, 6), ("i",), (), {}),
     "as many groups as channels": (nn.DepthwiseConv((3,), 4, 8), (4, 4, 6), ("i",), (), {}),
     "groups, transposed": (nn.ConvTranspose((3,), 4, 8, groups=2), (4, 4, 6), ("i",), (), {}),
+    "pixels from channels": (nn.PixelShuffle(2), (4, 8, 2, 3), ("i",), (), {}),
     "a recurrent layer": (nn.RNN(3, 4), (4, 5, 3), ("i",), (), {}),
     "two hidden states": (nn.LSTM(3, 4), (4, 5, 3), ("i",), (), {}),
     "padded steps": (nn.GRU(3, 4), (4, 5, 3), ("i",), (), {"mask": np.tri(4, 5, 1, bool)}),

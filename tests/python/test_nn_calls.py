@@ -169,3 +169,26 @@ def test_init_says_what_a_key_is(layer):
         with pytest.raises(pb.ArgumentTypeError, match=r"init: expected one key of JAX's"):
             layer.init(key)
     assert jax.tree.leaves(layer.init(jax.random.PRNGKey(0))[0])
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.Dense(4, 3), (2, 4)),
+        (nn.Conv((2,), 4, 3), (2, 4, 5)),
+        (nn.BatchNorm(4), (2, 4)),
+        (nn.GRU(4, 3), (2, 5, 4)),
+        (nn.MultiHeadAttention(4, nheads=2), (2, 5, 4)),
+        (nn.Embedding(4, 3), None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_parameters_that_numpy_made(layer, shape):
+    """They have 64 bits, such as those of `np.load`, and JAX has 32: no warning, as many bits."""
+    params, state = layer.init(jax.random.key(0))
+    x = jnp.arange(3) if shape is None else jnp.ones(shape)
+    expected = layer.apply(params, state, x)
+    params, state = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (params, state))
+    found = layer.apply(params, state, x)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert {leaf.dtype for leaf in jax.tree.leaves(found[0])} == {jnp.dtype("float32")}
