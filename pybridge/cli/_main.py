@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import sys
 from collections.abc import Sequence
@@ -25,6 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failed, 2 when an AD system that was asked for is absent or the command line
         makes no sense.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may have few characters: LC_ALL=C
+            stream.reconfigure(errors="replace")
     words = sys.argv[1:] if arguments is None else arguments
     options = _parser().parse_args(with_expressions(words))
     try:

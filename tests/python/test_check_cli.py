@@ -1,5 +1,6 @@
 """`pybridge check TARGET` and `--suite`: what is read, what is refused, exit statuses."""
 
+import io
 import json
 import subprocess
 import sys
@@ -217,6 +218,16 @@ def test_a_target_is_checked_with_its_arguments(folder, checker, capsys):
     out, err = capsys.readouterr()
     assert "Nothing found" in out
     assert "imported" in err and "noise" in err and "imported" not in out
+
+
+@pytest.mark.parametrize("form", [(), ("--markdown",)])
+def test_a_terminal_without_the_characters_of_a_report(folder, checker, monkeypatch, form):
+    checker.report = kink_report()
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert main(["check", "checked:total", "--args", "1.0", "2.0", *form]) == 1
+    terminal.flush()
+    assert b"?" in terminal.buffer.getvalue()
 
 
 @pytest.mark.parametrize("words", [["-pi"], ["1.0", "-pi"], ["-np.ones(2)", "-1.0", "-v"]])

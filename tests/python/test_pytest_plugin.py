@@ -356,6 +356,9 @@ def test_a_check_with_nothing_to_compare_is_skipped_and_not_passed(run, found, a
     result = run(CALLS.format(", backends=['jax']"), "--ad-systems=finite")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*--ad-systems leaves no AD system to compare*"])
+    marked = "import pytest\npytestmark = pytest.mark.ad_systems('finite')\n"
+    result = run(marked + CALLS.format(""))
+    result.stdout.fnmatch_lines(["*the marker leaves no AD system to compare*"])
     monkeypatch.setenv("PYBRIDGE_REQUIRE_JULIA", "1")
     run(source).assert_outcomes(failed=1)
     # And where only some of the systems are there.

@@ -126,7 +126,8 @@ def assert_in_test(
     if option is not None:
         wanted = tuple(name for name in wanted or option if name in option)
     if wanted is not None and not set(wanted) - {"finite"}:
-        absent("--ad-systems leaves no AD system to compare with finite differences", False)
+        chooser = "`backends` or the marker" if option is None else "--ad-systems"
+        absent(f"{chooser} leaves no AD system to compare with finite differences", False)
     try:
         report = _check(f, args, backends=wanted, **options)
     except JuliaUnavailableError as error:
