@@ -130,9 +130,10 @@ def _quotients(
             continue
         near = approach(curve, first, tolerances, closest)._replace(size=length)
         # No longer steps stay on this piece of the curve: what they tell is all that can be known.
-        known = _is_known(near, 1.0 / tolerances.estimates, tolerances)
-        far = far.replaced(is_open & (reach == length) & known, near)
-        is_lost &= ~((reach == length) & known)
+        known = is_open & (reach == length)
+        known &= _is_known(near, 1.0 / tolerances.estimates, tolerances)
+        far = far.replaced(known, near)
+        is_lost &= ~known
     # What looks smooth and is lost is past a pole that is too near.
     nothing = Estimate(np.full(is_lost.shape, np.nan), np.full(is_lost.shape, np.inf))
     unknown = far._replace(central=nothing, right=nothing, left=nothing)

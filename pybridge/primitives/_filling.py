@@ -61,6 +61,14 @@ def any_taken(mask: Any) -> Any:
     return mask if jnp.ndim(mask) == 0 else holds_somewhere(mask, first_place(mask))
 
 
+def varying_like(x: Any) -> Any:
+    """Return a bool scalar for its type alone: it varies over the mesh axes over which `x` does.
+
+    A select by it lets what it selects vary over them, too, and XLA drops it.
+    """
+    return any_taken(lax.ne(x, x))
+
+
 def fill(mask: Any, x: Any, place: Any) -> Any:
     """Replace `x` where `mask` is False by what it is at a place.
 
@@ -93,9 +101,7 @@ def same_mesh_axes(operands: Sequence[Any]) -> list[Any]:
     kinds = [_scalar_type(x) for x in operands]
     if all(kind == kinds[0] for kind in kinds[1:]):
         return list(operands)
-    # What they are compared for does not matter: the result has the type.
-    varying = [any_taken(lax.ne(x, x)) for x in operands]
-    pred = functools.reduce(jnp.logical_or, varying)
+    pred = functools.reduce(jnp.logical_or, map(varying_like, operands))
     return [lax.select(pred, x, x) for x in operands]
 
 

@@ -31,7 +31,7 @@ from jax.interpreters import ad, batching, mlir
 from .._errors import ArgumentValueError, explain
 from ..jaxprs import Primitive, jaxpr_as_fun
 from ._collectives import Axes, refuse_divided, varying_axes
-from ._filling import any_taken, fill, first_place, holds_somewhere
+from ._filling import any_taken, fill, first_place, holds_somewhere, varying_like
 from ._select import select
 
 if TYPE_CHECKING:
@@ -120,10 +120,9 @@ def vary_with(mask: Any, operands: Any) -> list[Any]:
     """
     if is_the_same_on_all_devices(mask):
         return list(operands)
-    # A select has the type that its three operands have in common, and XLA drops it. It is one by a
-    # bool: of an index that is out of range the transpose of a select would choose neither operand.
-    never = lane_any(any_taken(lax.ne(mask, mask)))
-    return [lax.select(never, x, x) for x in operands]
+    # Not by an index itself: the transpose of a select by one out of range chooses neither operand.
+    pred = lane_any(varying_like(mask))
+    return [lax.select(pred, x, x) for x in operands]
 
 
 def is_the_same_on_all_devices(x: Any) -> bool:
