@@ -34,6 +34,8 @@ class Curve:
             would see a staircase.
         shift: the least `blur` that rounding errors of the samples are taken to have; 0 where what
             moves is short against its own size.
+        resolution: a kink, jump or edge that is no farther away is at the point: the caller's own
+            numbers do not tell the two apart.
         batch: the number of steps whose samples are taken at once.
     """
 
@@ -45,6 +47,7 @@ class Curve:
     noise: np.ndarray | float = 0.0
     blur: float = 0.0
     shift: float = 1.0
+    resolution: float = 0.0
     batch: int = TOLERANCES.levels
 
 
@@ -60,6 +63,7 @@ class Differences(NamedTuple):
         scale: by how much the curve moves.
         is_cut: whether it has one on one side only over the first step.
         size: the length over which the curve may be expected to change.
+        shortest: the shortest step.
     """
 
     central: Estimate
@@ -70,6 +74,7 @@ class Differences(NamedTuple):
     scale: np.ndarray
     is_cut: np.ndarray
     size: np.ndarray | float
+    shortest: np.ndarray | float
 
     def replaced(self, where: np.ndarray, other: Differences) -> Differences:
         """Take others for some components."""
@@ -182,7 +187,7 @@ def approach(
     is_blurred = (apart <= tolerances.ulps * ulp) & (away <= tolerances.ulps_alone * ulp)
     estimates = central.estimate(), right.estimate(), left.estimate()
     gap = np.maximum(away, apart)
-    return Differences(*estimates, gap, is_blurred, scale, is_cut, curve.size)
+    return Differences(*estimates, gap, is_blurred, scale, is_cut, curve.size, 2.0 * step)
 
 
 def _movement(values: np.ndarray, origin: np.ndarray) -> np.ndarray:

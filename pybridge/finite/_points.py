@@ -123,7 +123,12 @@ def _quotients(
         return far
     closest = closest_step(curve, tolerances)
     reach = _steady_reach(curve, closest, tolerances)
-    for length in np.unique(reach[is_open & (reach > 0)]):
+    kinds = classify(far, tolerances)
+    is_open &= reach > np.where(kinds.smooth, 0.0, curve.resolution)
+    # What has no bound over its last steps has none here, if these are on this piece of the curve.
+    followed = far.shortest * 2.0**tolerances.diverging_halvings
+    is_open &= ~(kinds.vertical & (reach >= followed))
+    for length in np.unique(reach[is_open]):
         first = first_step(length, tolerances) * factor
         # The steps of one batch are no shorter than `closest` is, in last digits.
         if first < 2.0**curve.batch * closest / tolerances.ulps:
@@ -131,17 +136,18 @@ def _quotients(
         near = approach(curve, first, tolerances, closest)._replace(size=length)
         # No longer steps stay on this piece of the curve: what they tell is all that can be known.
         known = is_open & (reach == length)
-        known &= _is_known(near, 1.0 / tolerances.estimates, tolerances)
+        unit = far.scale / far.size / near.scale
+        known &= _is_known(near, 1.0 / tolerances.estimates, tolerances, unit)
         far = far.replaced(known, near)
         is_lost &= ~known
-    # What looks smooth and is lost is past a pole that is too near.
+    # What looks smooth and is lost is past a pole that is too near. Noise has its own error.
     nothing = Estimate(np.full(is_lost.shape, np.nan), np.full(is_lost.shape, np.inf))
     unknown = far._replace(central=nothing, right=nothing, left=nothing)
-    return far.replaced(is_lost & classify(far, tolerances).smooth, unknown)
+    return far.replaced(is_lost & ~far.is_blurred & kinds.smooth, unknown)
 
 
 def _steady_reach(curve: Curve, closest: float, tolerances: Tolerances) -> np.ndarray:
-    """Find for each component the longest step up to which it moves in proportion to the step.
+    """Find for each component the longest step up to which each side moves in proportion to it.
 
     Past a pole, or outside of the domain, it does not; at a jump no step is short enough. The rates
     of a smooth curve at a step and at half of it are nearly the same.
@@ -156,39 +162,52 @@ def _steady_reach(curve: Curve, closest: float, tolerances: Tolerances) -> np.nd
     """
     count = np.log2(tolerances.first_step * curve.size / closest)
     steps = closest * 2.0 ** np.arange(curve.batch * max(1, round(count / curve.batch)))
-    rates = []
+    moves = []
     for some in steps.reshape(-1, curve.batch):
         values = curve.sample(np.concatenate([some, -some])) - curve.origin
-        moves = np.maximum(*np.abs(values).reshape(2, curve.batch, -1))
-        seen = moves > tolerances.ulps * (curve.eps * np.abs(curve.origin) + curve.noise)
-        rates.extend(np.where(seen | np.isnan(moves), moves, 0.0) / some[:, None])
-    shorter, longer = np.stack(rates)[:-1], np.stack(rates)[1:]
-    is_steady = (shorter == 0) | (np.abs(np.log2(longer / shorter)) <= tolerances.steady_rate)
+        moves.extend(np.abs(values).reshape(2, curve.batch, -1).swapaxes(0, 1))
+    # Twice the move over a step, and the move over twice the step; less is not seen.
+    unseen = 2.0 * tolerances.ulps * (curve.eps * np.abs(curve.origin) + curve.noise)
+    expected = np.maximum(2.0 * np.stack(moves)[:-1], unseen)
+    found = np.maximum(np.stack(moves)[1:], unseen)
+    is_steady = np.abs(np.log2(found / expected)) <= tolerances.steady_rate
+    is_steady = ((found == expected) | is_steady).all(axis=1)
     reached = np.logical_and.accumulate(is_steady, axis=0).sum(axis=0)
     return np.where(reached > 0, steps[reached], 0.0)
 
 
 def _is_lost(found: Differences, tolerances: Tolerances) -> np.ndarray:
-    """Tell for each component whether no digit is known of either one-sided derivative.
+    """Tell for each component whether no digit is known of a one-sided derivative.
 
     Or whether the two-sided one contradicts them: on both sides of 1/x**2 values are the same.
     """
     central, right, left = found.central, found.right, found.left
-    unknown = ~found.is_blurred
+    unknown = np.zeros(found.is_blurred.shape, bool)
     for side in (right, left):
         size = np.where(np.isinf(side.value), 0.0, np.abs(side.value))
-        unknown &= tolerances.estimates * side.error > np.maximum(size, 1.0 / found.size)
+        unknown |= tolerances.estimates * side.error > np.maximum(size, 1.0 / found.size)
     middle, doubt = (right.value + left.value) / 2.0, (right.error + left.error) / 2.0
     doubt = tolerances.estimates * (doubt + central.error)
     doubt = doubt + tolerances.kink * (1.0 / found.size + np.abs(central.value))
     return unknown | (np.isfinite(middle) & (np.abs(central.value - middle) > doubt))
 
 
-def _is_known(found: Differences, part: float, tolerances: Tolerances) -> np.ndarray:
-    """Tell for each component whether it has a derivative, up to a part of it."""
-    central = found.central
-    is_known = central.error <= part * np.abs(central.value)
-    return is_known & classify(found, tolerances).smooth
+def _is_known(
+    found: Differences, part: float, tolerances: Tolerances, unit: np.ndarray | float = 0.0
+) -> np.ndarray:
+    """Tell for each component whether its derivative, or both at a kink, are known.
+
+    Args:
+        found: the differences.
+        part: of the derivative, which the error is at most.
+        tolerances: see `Tolerances`.
+        unit: a derivative that the error may be that part of as well.
+    """
+    kinds = classify(found, tolerances)
+    central, right, left = (
+        one.error <= part * np.maximum(np.abs(one.value), unit) for one in found[:3]
+    )
+    return np.where(kinds.kink, right & left, central & kinds.smooth)
 
 
 def differentiate_curve(curve: Curve, tolerances: Tolerances = TOLERANCES) -> CurveDerivative:

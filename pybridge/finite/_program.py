@@ -109,7 +109,9 @@ class Program:
             return np.stack([self.probe({i: t * v for i, v in unit.items()}) for t in ts])
 
         size, smallest = self._scale(unit)
-        curve = Curve(sample, self.origin, size, smallest, shift=0.0, batch=1)
+        curve = Curve(
+            sample, self.origin, size, smallest, blur=self._blur(unit), shift=0.0, batch=1
+        )
         found = differentiate_curve(curve, _EXACT)
         return CurveDerivative(*(estimate.times(length) for estimate in found))
 
@@ -133,6 +135,12 @@ class Program:
         x = np.concatenate([np.zeros(0), *moving])
         x = x[np.isfinite(x)]
         return max(1.0, x.max(initial=0.0)), max(x[x > 0].min(initial=1.0), 1e-30)
+
+    def _blur(self, unit: dict[int, np.ndarray]) -> float:
+        """Find by how many eps of the distance the moving numbers are rounded, see `Curve`."""
+        blurs = [np.abs(self.point[i][v != 0] / v[v != 0]) for i, v in unit.items()]
+        x = np.concatenate([np.zeros(0), *blurs])
+        return float(x[np.isfinite(x)].max(initial=0.0))
 
     def basis(self, leaf: int) -> Iterator[dict[int, np.ndarray]]:
         """Yield a unit direction for every element of a leaf."""

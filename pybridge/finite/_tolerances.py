@@ -94,6 +94,9 @@ class Tolerances:
             that is 1 is one last digit.
         steady_rate: by so many powers of two the rate of a smooth curve may change from a step to
             one of twice the length: half of what that of a jump changes by.
+        resolution: what is so many roundings of the caller's arguments away is at the point for the
+            caller: what these are compared with is rounded too, 0.1 in `abs(x - 0.1)`, after a few
+            operations more.
         choice: what a system chooses at a kink may leave the interval between the one-sided
             derivatives by this part of them: ten times `kink`, by which these are known.
         disagreement: where the function has no derivative, answers of systems that are farther
@@ -135,6 +138,7 @@ class Tolerances:
     spread: float = 5.0
     lost: float = 1e3
     steady_rate: float = 0.5
+    resolution: float = 16.0
     choice: float = 1e-4
     disagreement: float = 1e-6
 

@@ -21,10 +21,6 @@ from ._probes import Line
 from ._subject import Arrays, Subject
 from ._systems import Weighted
 
-# A kink that is so many roundings of the caller's arguments away is at the point for the caller:
-# what it is compared with is rounded too, 0.1 in `abs(x - 0.1)`, after a few operations more.
-_AT_KINK = 16.0
-
 # Gives the outputs at a point, along a direction, at several distances.
 Values = Callable[[Arrays, Arrays, np.ndarray], np.ndarray]
 
@@ -42,6 +38,7 @@ class Section(NamedTuple):
         line: the line.
         xs: the point.
         eps: the relative rounding error of the values.
+        resolution: see `Curve`.
     """
 
     sample: Sample
@@ -49,11 +46,18 @@ class Section(NamedTuple):
     line: Line
     xs: Arrays
     eps: float
+    resolution: float = 0.0
 
     def differentiate(self, weights: np.ndarray, factor: float) -> DirectionalDerivative:
         """Differentiate the weighted sum of the values, see `directional_derivative`."""
         smallest = self.line.smallest(self.xs)
-        curve = Curve(self.sample, self.origin, smallest=smallest, eps=self.eps)
+        curve = Curve(
+            self.sample,
+            self.origin,
+            smallest=smallest,
+            eps=self.eps,
+            resolution=self.resolution,
+        )
         return directional_derivative(curve, weights, factor=factor)
 
     def differentiate_closely(
@@ -76,6 +80,7 @@ class Section(NamedTuple):
             noise=noise,
             blur=self.line.blur(self.xs),
             shift=0.0 if is_exact else 1.0,
+            resolution=self.resolution,
         )
         return directional_derivative(curve, weights, factor=factor, doubtful=True)
 
@@ -218,10 +223,11 @@ class References:
         the middle however short they are. A kink is at the point as well where the caller's own
         numbers do not tell the two apart.
         """
+        section = self._section(line)
         length = self._total(line).steady_length()
-        if length <= _AT_KINK * self._subject.given_eps * line.blur(self._xs):
+        if length <= section.resolution:
             return kink
-        beside = self._section(line).differentiate_within(length, self._weights, factor)
+        beside = section.differentiate_within(length, self._weights, factor)
         doubt = TOLERANCES.estimates * beside.error + TOLERANCES.kink * abs(kink.high - kink.low)
         is_other = abs(beside.value - kink.value) > doubt
         return beside if beside.kind == "smooth" and is_other else kink
@@ -238,4 +244,6 @@ class References:
         def sample(ts: np.ndarray) -> np.ndarray:
             return self._values(self._xs, line.vs, ts.astype(self._subject.dtype))
 
-        return Section(sample, self.origin, line, self._xs, self._subject.eps)
+        rounding = self._subject.given_eps * line.blur(self._xs)
+        resolution = TOLERANCES.resolution * rounding
+        return Section(sample, self.origin, line, self._xs, self._subject.eps, resolution)
