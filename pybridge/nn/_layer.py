@@ -274,7 +274,8 @@ def check_trees(layer: Layer, params: Any, state: Any) -> None:
     """Refuse parameters or state of another tree or shape than `layer.init` gives.
 
     Raises:
-        ArgumentTypeError: it is no layer, or the tree differs; the message has both.
+        ArgumentTypeError: it is no layer, or cannot be hashed, or the tree differs; the message has
+            both.
         ArgumentValueError: a leaf has another shape; the message has its path.
     """
     if not isinstance(layer, Layer):
@@ -286,10 +287,22 @@ def check_trees(layer: Layer, params: Any, state: Any) -> None:
                 fix="A Flux model becomes one by `from_flux`.",
             )
         )
+    where = f"{type(layer).__name__}.apply"
+    try:
+        hash(layer)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            explain(
+                where,
+                expected="a layer whose options can be hashed: they are constants of programs",
+                got=f"{layer!r}: {error}",
+                fix="Make a function of a class of one's own a `@dataclass(frozen=True)`. Arrays "
+                "belong to the parameters.",
+            )
+        ) from error
     for name, expected, got in zip(
         ("params", "state"), _trees(layer), (params, state), strict=True
     ):
-        where = f"{type(layer).__name__}.apply"
         if jax.tree.structure(expected) != jax.tree.structure(got):
             raise ArgumentTypeError(
                 explain(

@@ -1,5 +1,7 @@
 """How layers are called: options that containers hand on, and errors that teach."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -136,6 +138,25 @@ def test_wrong_calls_teach(layer, shape):
     for key in (0, "0", np.zeros(3)):
         with pytest.raises(pb.ArgumentTypeError, match=rf"{name}\.apply: expected one key of JAX"):
             layer.apply(params, state, x, key=key)
+
+
+@dataclasses.dataclass
+class Times:
+    """A function that can be changed, and so has no hash."""
+
+    factor: float = 2.0
+
+    def __call__(self, x):
+        return self.factor * x
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.Dense(3, 2, activation=Times()), nn.BatchNorm(3, activation=Times())]
+)
+def test_options_without_a_hash_are_named(layer):
+    params, state = layer.init(jax.random.key(0))
+    with pytest.raises(pb.ArgumentTypeError, match=r"can be hashed.*Times.*frozen=True"):
+        layer.apply(params, state, jnp.ones((4, 3)))
 
 
 @pytest.mark.parametrize("layer, shape", LAYERS, ids=IDS)
