@@ -67,7 +67,7 @@ def _look_closer(
     for length in np.unique(reach[is_open]):
         first = first_step(length, tolerances) * factor
         # The steps of one batch are no shorter than `closest` is, in last digits.
-        if first < 2.0**curve.batch * closest / tolerances.ulps:
+        if first < 2.0 ** (curve.batch - 1) * closest / tolerances.ulps:
             continue
         near = approach(curve, first, tolerances, closest)._replace(size=length)
         # No longer steps stay on this piece: what they tell is all that can be known.
