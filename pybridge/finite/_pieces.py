@@ -15,7 +15,7 @@ from ._differences import (
     difference_quotients,
     first_step,
 )
-from ._kinds import classify
+from ._kinds import PointKinds, classify
 from ._tableau import Estimate
 from ._tolerances import TOLERANCES, Tolerances
 
@@ -30,25 +30,31 @@ def quotients_at_point(
     far away as the other, and the shorter the step the steeper.
     """
     far = difference_quotients(curve, factor=factor, doubtful=doubtful, tolerances=tolerances)
-    is_lost = _is_lost(far, tolerances)
-    is_open = is_lost | (far.is_cut & ~_is_known(far, tolerances.kink, tolerances))
+    kinds, is_lost = classify(far, tolerances), _is_lost(far, tolerances)
+    is_open = is_lost | (far.is_cut & ~_is_known(far, kinds, tolerances.kink))
     if not is_open.any():
         return far
-    found, is_found = _look_closer(curve, far, is_open, factor, tolerances)
+    found, is_found = _look_closer(curve, far, kinds, is_open, factor, tolerances)
     # What looks smooth and is lost is past a pole that is too near. Noise has its own error.
-    is_lost &= ~is_found & ~far.is_blurred & classify(far, tolerances).smooth
+    is_lost &= ~is_found & ~far.is_blurred & kinds.smooth
     nothing = Estimate(np.full(is_lost.shape, np.nan), np.full(is_lost.shape, np.inf))
     return found.replaced(is_lost, far._replace(central=nothing, right=nothing, left=nothing))
 
 
 def _look_closer(
-    curve: Curve, far: Differences, is_open: np.ndarray, factor: float, tolerances: Tolerances
+    curve: Curve,
+    far: Differences,
+    kinds: PointKinds,
+    is_open: np.ndarray,
+    factor: float,
+    tolerances: Tolerances,
 ) -> tuple[Differences, np.ndarray]:
     """Take steps that stay on the piece of the curve that the point is on.
 
     Args:
         curve: the curve.
         far: what longer steps tell.
+        kinds: of points that they show.
         is_open: for which components to do so.
         factor: of the steps.
         tolerances: see `Tolerances`.
@@ -58,7 +64,6 @@ def _look_closer(
     """
     closest = closest_step(curve, tolerances)
     reach = _steady_reach(curve, closest, tolerances)
-    kinds = classify(far, tolerances)
     is_open = is_open & (reach > np.where(kinds.smooth, 0.0, curve.resolution))
     # What has no bound over its last steps has none here, if these are on this piece.
     followed = far.shortest * 2.0**tolerances.diverging_halvings
@@ -73,7 +78,8 @@ def _look_closer(
         # No longer steps stay on this piece: what they tell is all that can be known.
         known = is_open & (reach == length)
         unit = far.scale / far.size / near.scale
-        known &= _is_known(near, 1.0 / tolerances.estimates, tolerances, unit)
+        part = 1.0 / tolerances.estimates
+        known &= _is_known(near, classify(near, tolerances), part, unit)
         far, is_found = far.replaced(known, near), is_found | known
     return far, is_found
 
@@ -125,17 +131,16 @@ def _is_lost(found: Differences, tolerances: Tolerances) -> np.ndarray:
 
 
 def _is_known(
-    found: Differences, part: float, tolerances: Tolerances, unit: np.ndarray | float = 0.0
+    found: Differences, kinds: PointKinds, part: float, unit: np.ndarray | float = 0.0
 ) -> np.ndarray:
     """Tell for each component whether its derivative, or both at a kink, are known.
 
     Args:
         found: the differences.
+        kinds: of points.
         part: of the derivative, which the error is at most.
-        tolerances: see `Tolerances`.
         unit: a derivative that the error may be that part of as well.
     """
-    kinds = classify(found, tolerances)
     central, right, left = (
         one.error <= part * np.maximum(np.abs(one.value), unit) for one in found[:3]
     )

@@ -289,20 +289,11 @@ def check_trees(layer: Layer, params: Any, state: Any) -> None:
         )
     where = f"{type(layer).__name__}.apply"
     try:
-        hash(layer)
-    except TypeError as error:
-        raise ArgumentTypeError(
-            explain(
-                where,
-                expected="a layer whose options can be hashed: they are constants of programs",
-                got=f"{layer!r}: {error}",
-                fix="Make a function of a class of one's own a `@dataclass(frozen=True)`. Arrays "
-                "belong to the parameters.",
-            )
-        ) from error
-    for name, expected, got in zip(
-        ("params", "state"), _trees(layer), (params, state), strict=True
-    ):
+        trees = _trees(layer)
+    except TypeError:
+        _require_hash(where, layer)
+        raise
+    for name, expected, got in zip(("params", "state"), trees, (params, state), strict=True):
         if jax.tree.structure(expected) != jax.tree.structure(got):
             raise ArgumentTypeError(
                 explain(
@@ -325,6 +316,21 @@ def check_trees(layer: Layer, params: Any, state: Any) -> None:
                         fix=f"These {name} belong to another layer than {layer!r}.",
                     )
                 )
+
+
+def _require_hash(where: str, layer: Layer) -> None:
+    try:
+        hash(layer)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            explain(
+                where,
+                expected="a layer whose options can be hashed: they are constants of programs",
+                got=f"{layer!r}: {error}",
+                fix="Make a function of a class of one's own a `@dataclass(frozen=True)`. Arrays "
+                "belong to the parameters.",
+            )
+        ) from error
 
 
 @functools.lru_cache(maxsize=1024)
