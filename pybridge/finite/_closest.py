@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._differences import Curve, closest_step
+from ._differences import Curve, closest_step, samples_from
 from ._tolerances import TOLERANCES, Tolerances
 
 
@@ -29,17 +29,9 @@ def steady_quotients(curve: Curve, tolerances: Tolerances = TOLERANCES) -> np.nd
     """
     first = closest_step(curve, tolerances)
     count = int(np.ceil(np.log2(max(curve.size / first, 2.0))))
-    quotients = []
-    for start in range(0, count, curve.batch):
-        steps = first * 2.0 ** np.arange(start, start + curve.batch)
-        values = curve.sample(np.concatenate([steps, -steps]))
-        quotients += [
-            (ahead - behind) / (2.0 * step)
-            for step, ahead, behind in zip(
-                steps, values[: curve.batch], values[curve.batch :], strict=True
-            )
-        ]
-    recent = np.lib.stride_tricks.sliding_window_view(np.asarray(quotients), tolerances.steady, 0)
+    steps, ahead, behind = samples_from(curve, first, int(np.ceil(count / curve.batch)))
+    quotients = (ahead - behind) / (2.0 * steps[:, None])
+    recent = np.lib.stride_tricks.sliding_window_view(quotients, tolerances.steady, 0)
     with np.errstate(all="ignore"):
         middle, spread = np.mean(recent, axis=-1), np.ptp(recent, axis=-1)
         is_steady = (spread <= tolerances.steady_spread * np.abs(middle)) & (middle != 0)

@@ -124,6 +124,28 @@ def closest_step(curve: Curve, tolerances: Tolerances = TOLERANCES) -> float:
     return tolerances.ulps * curve.eps * max(curve.blur, curve.size)
 
 
+def samples_from(
+    curve: Curve, closest: float, batches: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sample a curve on both sides, each step twice the one before.
+
+    Args:
+        curve: the curve.
+        closest: the first step.
+        batches: how many batches of steps.
+
+    Returns:
+        The steps, and the values ahead and behind: a row for each step.
+    """
+    steps = closest * 2.0 ** np.arange(curve.batch * batches)
+    values = [
+        curve.sample(np.concatenate([some, -some])) for some in steps.reshape(-1, curve.batch)
+    ]
+    ahead, behind = np.stack(values).reshape(batches, 2, curve.batch, -1).swapaxes(0, 1)
+    shape = len(steps), curve.origin.size
+    return steps, ahead.reshape(shape), behind.reshape(shape)
+
+
 def two_sided_derivative(curve: Curve, tolerances: Tolerances = TOLERANCES) -> np.ndarray:
     """Differentiate a curve as if it were smooth at 0: a fraction of the work."""
     table = Tableau(2, tolerances)

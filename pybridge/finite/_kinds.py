@@ -29,11 +29,16 @@ class PointKinds(NamedTuple):
         return ~np.logical_or.reduce(self)
 
 
+def distance_of_same(found: Differences, error: np.ndarray, tolerances: Tolerances) -> np.ndarray:
+    """Say how far apart estimates of one derivative may be, by the sum of their errors."""
+    unit = 1.0 / found.size + np.abs(found.central.value)
+    return tolerances.estimates * error + tolerances.kink * unit
+
+
 def classify(found: Differences, tolerances: Tolerances = TOLERANCES) -> PointKinds:
     """Say for each component what kind of point 0 is."""
     central, right, left = found.central, found.right, found.left
-    doubt = tolerances.estimates * (right.error + left.error)
-    doubt = doubt + tolerances.kink * (1.0 / found.size + np.abs(central.value))
+    doubt = distance_of_same(found, right.error + left.error, tolerances)
     sharp = ~found.is_blurred
     kink = (np.abs(right.value - left.value) > doubt) & (
         sharp | ~np.isinf(right.value - left.value)

@@ -14,8 +14,9 @@ from ._differences import (
     closest_step,
     difference_quotients,
     first_step,
+    samples_from,
 )
-from ._kinds import PointKinds, classify
+from ._kinds import PointKinds, classify, distance_of_same
 from ._tableau import Estimate
 from ._tolerances import TOLERANCES, Tolerances
 
@@ -99,15 +100,11 @@ def _steady_reach(curve: Curve, closest: float, tolerances: Tolerances) -> np.nd
         The steps; 0 where there is none.
     """
     count = np.log2(tolerances.first_step * curve.size / closest)
-    steps = closest * 2.0 ** np.arange(curve.batch * max(1, round(count / curve.batch)))
-    moves = []
-    for some in steps.reshape(-1, curve.batch):
-        values = curve.sample(np.concatenate([some, -some])) - curve.origin
-        moves.extend(np.abs(values).reshape(2, curve.batch, -1).swapaxes(0, 1))
+    steps, *sides = samples_from(curve, closest, max(1, round(count / curve.batch)))
+    moves = np.abs(np.stack(sides, axis=1) - curve.origin)
     # Twice the move over a step, and the move over twice the step; less is not seen.
     unseen = 2.0 * tolerances.ulps * (curve.eps * np.abs(curve.origin) + curve.noise)
-    expected = np.maximum(2.0 * np.stack(moves)[:-1], unseen)
-    found = np.maximum(np.stack(moves)[1:], unseen)
+    expected, found = np.maximum(2.0 * moves[:-1], unseen), np.maximum(moves[1:], unseen)
     is_steady = np.abs(np.log2(found / expected)) <= tolerances.steady_rate
     is_steady = ((found == expected) | is_steady).all(axis=1)
     reached = np.logical_and.accumulate(is_steady, axis=0).sum(axis=0)
@@ -124,9 +121,8 @@ def _is_lost(found: Differences, tolerances: Tolerances) -> np.ndarray:
     for side in (right, left):
         size = np.where(np.isinf(side.value), 0.0, np.abs(side.value))
         unknown |= tolerances.estimates * side.error > np.maximum(size, 1.0 / found.size)
-    middle, doubt = (right.value + left.value) / 2.0, (right.error + left.error) / 2.0
-    doubt = tolerances.estimates * (doubt + central.error)
-    doubt = doubt + tolerances.kink * (1.0 / found.size + np.abs(central.value))
+    middle, error = (right.value + left.value) / 2.0, (right.error + left.error) / 2.0
+    doubt = distance_of_same(found, error + central.error, tolerances)
     return unknown | (np.isfinite(middle) & (np.abs(central.value - middle) > doubt))
 
 
