@@ -5,6 +5,26 @@ struct Unseen <: Real
 end
 end
 
+# Structs that answer for their fields: one may hold itself, one has a field that is not there.
+struct Part{T}
+    weight::T
+    name::String
+end
+mutable struct Node
+    next::Node
+    value::Any
+    Node(value) = (node = new(); node.value = value; node)
+end
+function ring(values...)
+    nodes = map(Node, values)
+    foreach((node, next) -> (node.next = next), nodes, (nodes[2:end]..., nodes[1]))
+    return nodes[1]
+end
+struct Answers
+    f::Any
+end
+PyBridge.within_gradient(::Answers) = true
+
 # A rule runs on plain values, so the question has no other answer there.
 const ASKED = Ref(true)
 with_rule(x) = (ASKED[] = within_gradient(x); 2x)
@@ -18,8 +38,11 @@ end
     @testset "plain values answer false" begin
         for x in (1, 1.0, [1.0], (1.0, [2.0]), (a=1.0,), Dict(:a => 1.0), [[1.0], [2.0]], nothing,
             "text", Any[1.0, [2.0]], Real[1, 2.0], [(1.0, 2)], [(a=1.0,)], [1.0, nothing],
-            Union{Missing,Float64}[1.0, missing], Diagonal([1.0, 2.0]))
+            Union{Missing,Float64}[1.0, missing], Diagonal([1.0, 2.0]), Ref(1.0), Ref{Any}(),
+            Some(1.0), Set([1.0]), Part([1.0], "a"), Part(Float64, "a"), Part(PyBridge, "a"),
+            Part(current_task(), "a"), Node(1.0), ring(1.0, [2.0]), stdout, sin, Float64, r"a")
             @test within_gradient(x) === false
+            @test PyBridge.differentiation_order(x) === 0
         end
         @test is_differentiating() === false
         @test is_differentiating(1.0, [2.0]) === false
@@ -52,7 +75,10 @@ end
             x -> LinearAlgebra.Symmetric(x * x'),
             x -> LinearAlgebra.Bidiagonal(x, x[2:end], :U),
             x -> LinearAlgebra.Tridiagonal(x[2:end], x, x[2:end]),
-            x -> LinearAlgebra.SymTridiagonal(x, x[2:end])
+            x -> LinearAlgebra.SymTridiagonal(x, x[2:end]),
+            Ref, x -> Ref{Any}(x), Some, x -> Set([x]), x -> Part(x, "a"), x -> Node(x[1]),
+            x -> (Part(2.0, "a"), [Part(Ref(x), "b")]), x -> (y -> x[1] * y),
+            x -> ring(1.0, x), x -> ring(x, 1.0), x -> ring(ring(x, 2.0), 1.0)
         )
             asked = Ref{Any}()
             function f(x)
@@ -93,6 +119,13 @@ end
     @testset "a system that cannot be seen is an error" begin
         @test_throws PyBridge.DetectionError within_gradient(Nabla.Unseen(1.0))
         @test_throws PyBridge.DetectionError within_gradient([Nabla.Unseen(1.0)])
+        @test_throws PyBridge.DetectionError within_gradient(Part(Nabla.Unseen(1.0), "a"))
+        # What was being asked when it was thrown is asked again.
+        node = Node(Nabla.Unseen(1.0))
+        @test_throws PyBridge.DetectionError within_gradient(node)
+        @test_throws PyBridge.DetectionError within_gradient(node)
+        @test within_gradient(Part(Answers(1), "a"))
+        @test_throws PyBridge.DetectionError PyBridge.differentiation_order(Answers(1))
         message = sprint(showerror, PyBridge.DetectionError(Float64, :Nabla))
         @test occursin("Nabla", message) && occursin("Zygote", message)
     end

@@ -30,7 +30,7 @@ const UNSEEN_SYSTEMS = (:AutoGrad, :Nabla, :DualNumbers,
 
 Tell whether `x` carries a derivative here: whether the calling code is being
 differentiated, as far as the AD system lets `x` show it. Containers (tuples, named tuples,
-dictionaries, arrays of arrays) answer for their leaves.
+dictionaries, sets, arrays of arrays) and structs answer for their leaves.
 
 Zygote, Yota, Mooncake and Enzyme see every value inside a gradient as differentiated; ForwardDiff,
 Tracker and ReverseDiff answer per value. Under Yota only rules see the truth, so act on the
@@ -55,8 +55,8 @@ julia> within_gradient(2.0)
 false
 ```
 """
-within_gradient(x) = plainly_within(x)
-within_gradient(x::Union{Tuple,NamedTuple}) = any(within_gradient, x)
+within_gradient(x) = plainly_within(x) || any(answers(within_gradient, x))
+within_gradient(x::Union{Tuple,NamedTuple,AbstractSet}) = any(within_gradient, x)
 within_gradient(x::AbstractDict) = any(within_gradient, values(x))
 within_gradient(x::AbstractArray{<:AbstractArray}) = any(within_gradient, x)
 within_gradient(x::Number) = seen(x) && plainly_within(x)
@@ -66,6 +66,31 @@ function within_gradient(x::AbstractArray{T}) where {T}
     # The type of elements that are no numbers, or of several, does not tell.
     isconcretetype(T) && T <: Number || return any(within_gradient, x)
     return seen(x) && plainly_within(x)
+end
+
+"What Julia makes programs of: structs whose fields lead to all of them, and to no number."
+const NoData = Union{Type,Module,Method,Core.MethodInstance,Core.CodeInstance,Core.TypeName,Task}
+
+"Ask the fields of a struct. One that can be changed may hold itself, and is asked once."
+answers(question, x) = ismutable(x) ? once(() -> ask_fields(question, x), x) : ask_fields(question, x)
+answers(question, ::NoData) = ()
+
+function ask_fields(question, x::T) where {T}
+    fieldcount(T) == 0 && return ()
+    return [question(getfield(x, i)) for i in 1:fieldcount(T) if isdefined(x, i)]
+end
+
+# All questions share what has been asked, as `differentiation_order` goes on to `within_gradient`.
+function once(ask, x)
+    asked = get!(Base.IdSet{Any}, task_local_storage(), :PyBridge_asked)
+    x in asked && return ()
+    is_first = isempty(asked)
+    push!(asked, x)
+    try
+        return ask()
+    finally
+        is_first && empty!(asked)
+    end
 end
 
 plainly_within(x) = NNlib.within_gradient(x) || within_program(Val(:Enzyme))

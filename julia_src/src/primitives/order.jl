@@ -2,7 +2,8 @@
     differentiation_order(x) -> Int
 
 Tell how many derivatives `x` carries here: 0 outside of all, 1 within a gradient, 2 within
-two that are nested, as in a Hessian. Containers answer with the largest order of a leaf.
+two that are nested, as in a Hessian. Containers and structs answer with the largest order of a
+leaf.
 
 It is [`within_gradient`](@ref), counted, and as exact: Zygote and Yota count for every
 value inside a gradient, ForwardDiff and Tracker per value; under Yota only rules see the
@@ -26,9 +27,13 @@ julia> PyBridge.differentiation_order([1.0, 2.0])
 0
 ```
 """
-differentiation_order(x) = plain_order(x)
-differentiation_order(x::Union{Tuple,NamedTuple}) = largest_order(values(x))
+function differentiation_order(x)
+    order = maximum(answers(differentiation_order, x); init=0)
+    return order > 0 ? order : plain_order(x)
+end
+differentiation_order(x::Union{Tuple,NamedTuple,AbstractSet}) = largest_order(x)
 differentiation_order(x::AbstractDict) = largest_order(values(x))
+differentiation_order(x::Number) = plain_order(x)
 differentiation_order(x::Complex) = largest_order(reim(x))
 function differentiation_order(x::AbstractArray{T}) where {T}
     isconcretetype(T) && T <: Number || return largest_order(x)
