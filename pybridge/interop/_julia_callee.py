@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from .._backends import row
+from .._backends import INTERFACE, row
 
 if TYPE_CHECKING:
     from ..julia import JuliaHandle
@@ -68,11 +68,15 @@ class BridgedFunction:
 
         found = self._executables.get(program)
         if found is None:
+            ad = self._ad
             if program.kind != "call" or program.wrt:
                 # ForwardDiff is every system's forward mode.
-                for system in {self._ad, "forwarddiff"}:
+                for system in {ad, "forwarddiff"}:
                     require(row(system))
-            found = JuliaProgram((self.handle, *self._rules), self._ad, program)
+            elif ad.startswith(INTERFACE):
+                # Only a package can read that name, and a call alone needs neither.
+                ad = "forwarddiff"
+            found = JuliaProgram((self.handle, *self._rules), ad, program)
             self._executables[program] = found
         return found
 

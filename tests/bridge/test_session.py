@@ -35,6 +35,19 @@ def test_julia_starts_on_first_use_of_many_threads_once_and_not_before(run_pytho
 
 
 @pytest.mark.both
+def test_a_call_that_is_not_differentiated_needs_no_package_of_an_ad_system(run_python):
+    run_python("""
+        import jax, numpy as np
+        import pybridge as pb
+        for ad in ("tracker", "di:AutoFiniteDiff()"):
+            f = jax.jit(pb.from_julia("x -> 2x", ad=ad))
+            assert f(np.float32(3)) == 6
+        loaded = pb.from_julia("x -> x * count(m -> nameof(m) in (:Tracker, :DifferentiationInterface),"
+                               " values(Base.loaded_modules))")
+        assert loaded(1) == 0
+    """)
+
+
 def test_threads_neither_hang_nor_crash_while_collections_run(run_python):
     # Four Python threads, one of them the main one, that allocate on both sides; collections of
     # both collectors at any moment; errors in between.
