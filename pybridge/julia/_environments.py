@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -115,8 +116,8 @@ def _check_julia(package: str, running: str) -> None:
 
 
 def _release(text: str) -> tuple[int, ...]:
-    """Take "1.12.5", or "1.13.0-beta1", apart."""
-    return tuple(int(part) for part in text.partition("-")[0].split("."))
+    """Take "1.12.5" apart, or "1.13.0-beta1", or "1.10.8+vendor"."""
+    return tuple(int(part) for part in re.split("[-+]", text)[0].split("."))
 
 
 def _install(session: Running, package: str, place: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_julia_that_is_too_old_is_named_before_anything_is_installed(version, 
 
 
 @pytest.mark.parametrize(
-    "version", ["1.10.8", "1.10.11", "1.11.6", "1.12.5", "1.13.0-beta1", "2.0.0"]
+    "version", ["1.10.8", "1.10.11", "1.11.6", "1.12.5", "1.13.0-beta1", "2.0.0", "1.12.5+vendor.1"]
 )
 def test_a_julia_that_is_new_enough_is_used(version, monkeypatch, tmp_path):
     monkeypatch.setenv("PYBRIDGE_ENVIRONMENTS", str(tmp_path))
