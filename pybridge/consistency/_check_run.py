@@ -30,6 +30,7 @@ from .subject import (
     Allowed,
     Answers,
     Arrays,
+    JaxInOwnPrecision,
     JaxSystem,
     JuliaSystem,
     Point,
@@ -37,7 +38,6 @@ from .subject import (
     SolverAccuracy,
     Subject,
     Weighted,
-    ask_in_own_precision,
     count,
     first_lines,
     named,
@@ -76,6 +76,7 @@ class CheckRun:
         self.given: Context | None = None
         self.heard = False  # whether within_gradient was answered with True
         self.jax = JaxSystem(subject, self.weighted)
+        self.own: JaxInOwnPrecision | None = None
         self.systems = self._systems()
         self.solver: SolverAccuracy | None = None
         if subject.traced and not subject.is_julia:
@@ -99,11 +100,14 @@ class CheckRun:
         changing = detect_randomness(subject, self.rows)
         self.findings += changing
         stable = not changing
+        if stable and subject.wide and any(backend.name == "jax" for backend in self.rows):
+            self.own = JaxInOwnPrecision(subject, self.weighted)
+            self.own.expect()
         for probe, xs in points(subject, names, self.weights, self.seed):
             self.probes.append(probe)
             with subject.precision(), np.errstate(all="ignore"):
                 self._check_point(probe, xs, stable)
-        self._check_precision(stable)
+        self._check_precision()
         self.findings += detect_truncation(subject)
         return Report(
             subject.name,
@@ -131,6 +135,7 @@ class CheckRun:
         lines = first_lines(xs, np.random.default_rng([self.seed, count(xs)]))
         together = None
         if self.jax in self.systems and not subject.is_julia:
+            self.jax.expect_second(xs, tuple(probe.direction[path] for path in subject.paths))
             with listen() as heard:
                 together = self.jax.ask_at_once(xs, [line.vs for line in lines])
             self.heard |= any(heard)
@@ -176,15 +181,17 @@ class CheckRun:
             context, point=inside or point, outside=outside, repeats_inside=inside is not None
         )
 
-    def _check_precision(self, stable: bool) -> None:
+    def _check_precision(self) -> None:
         """Compare values in the caller's own precision, where that is another."""
-        if self.given is None or not stable or not self.subject.wide:
-            return
-        if not any(b.name == "jax" for b in self.rows):
+        if self.given is None or self.own is None:
             return
         modes = [mode for name, mode in self.given.point.derivatives if name == "jax"]
-        own = ask_in_own_precision(self.subject, self.weighted, modes)
-        context = replace(self.given, own=own, inside=self.inside, findings=tuple(self.findings))
+        context = replace(
+            self.given,
+            own=self.own.ask(modes),
+            inside=self.inside,
+            findings=tuple(self.findings),
+        )
         self.findings += detect_once(context)
 
     def _note_failure(self, probe: Probe, error: Exception) -> None:

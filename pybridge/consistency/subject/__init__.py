@@ -8,8 +8,8 @@ from ._answers import own_mode as own_mode
 from ._answers import system_names as system_names
 from ._installed import has_julia as has_julia
 from ._installed import why_absent as why_absent
+from ._own_precision import JaxInOwnPrecision as JaxInOwnPrecision
 from ._own_precision import OwnPrecision as OwnPrecision
-from ._own_precision import ask_in_own_precision as ask_in_own_precision
 from ._places import NOWHERE as NOWHERE
 from ._places import Place as Place
 from ._places import first_place as first_place

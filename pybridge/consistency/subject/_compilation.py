@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import jax
@@ -37,3 +39,36 @@ def compiler_options(closed: ClosedJaxpr | None) -> dict[str, Any] | None:
 def compiled(f: Callable[..., Any], closed: ClosedJaxpr | None) -> Callable[..., Any]:
     """Compile a function, see `compiler_options`."""
     return jax.jit(f, compiler_options=compiler_options(closed))
+
+
+class CompiledAhead:
+    """A compiled function that a thread can compile while the caller goes on.
+
+    XLA compiles without Python's lock. What Python does, tracing, stays on the caller's thread.
+    """
+
+    def __init__(self, f: Callable[..., Any], closed: ClosedJaxpr | None):
+        """Compile nothing yet; see `compiled`."""
+        self._jitted: Any = compiled(f, closed)
+        self._executable: Any = None
+        self._thread: Thread | None = None
+
+    def start(self, *args: Any) -> None:
+        """Begin to compile for arguments of these types."""
+        if self._thread is None:
+            # An error in tracing comes again, for the caller, with the call.
+            with contextlib.suppress(Exception):
+                lowered = self._jitted.lower(*args)
+                self._thread = Thread(target=self._compile, args=(lowered,))
+                self._thread.start()
+
+    def _compile(self, lowered: Any) -> None:
+        with contextlib.suppress(Exception):  # as above
+            self._executable = lowered.compile()
+
+    def __call__(self, *args: Any) -> Any:
+        """Run it, on arguments of the types that it was compiled for."""
+        if self._thread is not None:
+            self._thread.join()
+        run = self._executable or self._jitted
+        return run(*args)

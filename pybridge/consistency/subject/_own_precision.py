@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._compilation import compiled
+from ._compilation import CompiledAhead, compiled
 from ._subject import Arrays, Subject
 from ._systems import Weighted
+
+MODES = ("reverse", "forward")
 
 
 @dataclass(frozen=True)
@@ -35,36 +37,61 @@ class OwnPrecision:
     gradients: tuple[np.ndarray, ...]
 
 
-def ask_in_own_precision(
-    subject: Subject, weighted: Weighted, modes: Sequence[str]
-) -> OwnPrecision | None:
-    """Ask JAX at the given point in the caller's own precision, all in one program.
+class JaxInOwnPrecision:
+    """JAX at the given point in the caller's own precision, all that is asked in one program."""
 
-    Args:
-        subject: what is checked.
-        weighted: the weights of its outputs.
-        modes: those that worked in double precision.
+    def __init__(self, subject: Subject, weighted: Weighted):
+        """Compile nothing yet.
 
-    Returns:
-        The answers; None where double precision is the caller's own.
-    """
-    xs = tuple(jnp.asarray(x) for x in subject.given)
-    if subject.is_julia or all(x.real.dtype == subject.dtype for x in xs):
+        Args:
+            subject: what is checked.
+            weighted: the weights of its outputs.
+        """
+        self._subject, self._weighted = subject, weighted
+        dtypes = [jnp.finfo(jnp.result_type(x)).dtype for x in subject.given]
+        self._is_other = not subject.is_julia and any(d != subject.dtype for d in dtypes)
+        self._expected: CompiledAhead | None = None
+
+    def expect(self) -> None:
+        """Begin to compile for both modes."""
+        if self._is_other and self._subject.traced:
+            self._expected = CompiledAhead(self._program(MODES), self._subject.jaxpr)
+            self._expected.start(self._point())
+
+    def ask(self, modes: Sequence[str]) -> OwnPrecision | None:
+        """Give the answers; None where double precision is the caller's own, or something raises.
+
+        Args:
+            modes: those that worked in double precision.
+        """
+        if not self._is_other:
+            return None
+        program: Callable[..., Any] = self._program(modes)
+        if self._subject.traced:
+            program = compiled(program, self._subject.jaxpr)
+        if self._expected is not None and set(modes) >= set(MODES):
+            program = self._expected
+        with contextlib.suppress(Exception):
+            xs = self._point()
+            found = jax.tree.map(np.asarray, program(xs))
+            largest = max(float(jnp.finfo(x.dtype).eps) for x in xs)
+            values = {mode: found[mode] for mode in MODES if mode in found}
+            return OwnPrecision(largest, xs, found["plain"], values, found.get("gradients", ()))
         return None
 
-    def all_of_it(xs: Arrays) -> Any:
-        found: dict[str, Any] = {"plain": subject.call(xs)}
-        if "reverse" in modes:
-            found["reverse"], found["gradients"] = weighted.value_and_gradient(xs)
-        if "forward" in modes:
-            zeros = tuple(jnp.zeros_like(x) for x in xs)
-            found["forward"], _ = subject.value_and_tangent(xs, zeros)
-        return found
+    def _point(self) -> tuple[Any, ...]:
+        return tuple(map(jax.device_put, self._subject.given))
 
-    with contextlib.suppress(Exception):
-        found = (compiled(all_of_it, subject.jaxpr) if subject.traced else all_of_it)(xs)
-        found = jax.tree.map(np.asarray, found)
-        largest = max(float(jnp.finfo(x.dtype).eps) for x in xs)
-        values = {mode: found[mode] for mode in ("reverse", "forward") if mode in found}
-        return OwnPrecision(largest, xs, found["plain"], values, found.get("gradients", ()))
-    return None
+    def _program(self, modes: Sequence[str]) -> Callable[..., Any]:
+        subject, weighted = self._subject, self._weighted
+
+        def all_of_it(xs: Arrays) -> Any:
+            found: dict[str, Any] = {"plain": subject.call(xs)}
+            if "reverse" in modes:
+                found["reverse"], found["gradients"] = weighted.value_and_gradient(xs)
+            if "forward" in modes:
+                zeros = tuple(jnp.zeros_like(x) for x in xs)
+                found["forward"], _ = subject.value_and_tangent(xs, zeros)
+            return found
+
+        return all_of_it

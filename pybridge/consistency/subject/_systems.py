@@ -20,7 +20,7 @@ from ...finite import TOLERANCES
 from ...jaxprs import LOOPS, contains
 from ...transforms import hessian, jvp, value_and_grad, vjp
 from ._bounded_loops import bounded
-from ._compilation import compiled, compiler_options
+from ._compilation import CompiledAhead, compiled, compiler_options
 from ._probes import count
 from ._subject import Arrays, Subject, is_moving, moved
 
@@ -107,7 +107,10 @@ class JaxSystem:
             return call(xs), gradient(xs), (tuple(y[0] for y in ys), tangents)
 
         self.plain, self.reverse, self.forward = wrap(call), wrap(gradient), wrap(forward)
-        self.second, self._everything = wrap(weighted.gradient_and_tangent), wrap(everything)
+        self.second: Callable[..., Any] = weighted.gradient_and_tangent
+        if subject.traced:
+            self.second = CompiledAhead(bounded(self.second, most), closed)
+        self._everything = wrap(everything)
         self._backward = wrap(lambda xs: (call(xs), gradient(xs)))
         self._weighted = weighted
         values = bounded(lambda xs: weighted.flat(call(xs)), most)
@@ -117,6 +120,11 @@ class JaxSystem:
         # than to call a hundred times.
         self._is_small = compiler_options(closed) is not None
         self._is_short = self._is_small and closed is not None and not contains(closed, LOOPS)
+
+    def expect_second(self, xs: Arrays, vs: Arrays) -> None:
+        """Begin to compile what is asked last, beside the other programs."""
+        if isinstance(self.second, CompiledAhead):
+            self.second.start(xs, vs)
 
     def ask_at_once(self, xs: Arrays, lines: Sequence[Arrays]) -> AtOnce | None:
         """Compute value, gradient and tangents in one program, which is compiled faster.
