@@ -7,6 +7,8 @@ expected, what was got, what to do.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 def explain(where: str, *, expected: str, got: str, fix: str) -> str:
     """Build an error message from the one template that pybridge uses.
@@ -104,3 +106,25 @@ def first_line(error: BaseException) -> str:
         lines = lines[-1:]  # A callback's: the message is below its traceback.
     # Julia's messages often begin with the type.
     return f"{name}: {lines[0].removeprefix(f'{name}: ')}" if lines else name
+
+
+def value_and_aux(out: Any, name: str) -> tuple[Any, Any]:
+    """Take apart what a function returned that is differentiated with `has_aux=True`.
+
+    Args:
+        out: what it returned.
+        name: the function's.
+
+    Raises:
+        ArgumentTypeError: it is no pair.
+    """
+    if isinstance(out, tuple | list) and len(out) == 2:
+        return out[0], out[1]
+    raise ArgumentTypeError(
+        explain(
+            "has_aux=True",
+            expected=f"{name!r} to return a pair (value, aux)",
+            got=f"a {type(out).__name__}",
+            fix="Return both, or leave has_aux out.",
+        )
+    )

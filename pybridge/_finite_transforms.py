@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._errors import ArgumentTypeError, explain
+from ._errors import value_and_aux
 from .finite import (
     as_given,
     as_jax,
@@ -31,7 +31,8 @@ def value_and_grad(
 ) -> tuple[Any, tuple[Any, ...]]:
     """Value (with `has_aux`, value and aux) and one gradient for each argument in `numbers`."""
     function, convert = functools.partial(f, **kwargs), _convert(f)
-    aux = _aux(function, args, convert) if has_aux else None
+    name = getattr(f, "__name__", type(f).__name__)
+    aux = _aux(function, args, convert, name) if has_aux else None
     scalar = (lambda *xs: function(*xs)[0]) if has_aux else function
     found = finite_gradient(scalar, args, numbers, convert=convert)
     gradients = tuple(
@@ -42,19 +43,10 @@ def value_and_grad(
     return ((value, aux) if has_aux else value), gradients
 
 
-def _aux(f: Callable[..., Any], args: tuple[Any, ...], convert: Any) -> Any:
+def _aux(f: Callable[..., Any], args: tuple[Any, ...], convert: Any, name: str) -> Any:
     """Call once, in the caller's own precision, for what is beside the value."""
     out = f(*jax.tree.map(lambda x: convert(np.asarray(x), x) if is_inexact(x) else x, args))
-    if not isinstance(out, tuple | list) or len(out) != 2:
-        raise ArgumentTypeError(
-            explain(
-                "grad with has_aux",
-                expected="a function whose value is a pair (value, aux)",
-                got=f"a {type(out).__name__}",
-                fix="Return both, or leave has_aux out.",
-            )
-        )
-    return out[1]
+    return value_and_aux(out, name)[1]
 
 
 def jvp(

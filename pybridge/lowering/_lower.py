@@ -17,6 +17,7 @@ from .._errors import (
     BridgeError,
     LoweringError,
     explain,
+    value_and_aux,
 )
 from ..interop import JuliaFunction
 from ..jaxprs import equations
@@ -274,7 +275,7 @@ def _trace(
         ]
         out = f(*jax.tree.unflatten(in_tree, given), **kwargs)
         if has_aux:
-            out = _checked_aux(out, name)
+            out = value_and_aux(out, name)
         outs, tree = jax.tree.flatten(out)
         for leaf in outs:
             _check_result(leaf, name)
@@ -314,19 +315,6 @@ def _trace(
     form = Form(results=((1, True), (outs - 1, False))) if has_aux else Form()
     names = argument_names(f, args)
     return _Traced(closed, name, names, form, (in_tree, trees[-1]), custom_rules)
-
-
-def _checked_aux(out: Any, name: str) -> Any:
-    if isinstance(out, tuple) and len(out) == 2:
-        return out
-    raise ArgumentTypeError(
-        explain(
-            "has_aux=True",
-            expected=f"{name!r} to return (value, aux)",
-            got=f"a {type(out).__name__}",
-            fix="Return a tuple of two.",
-        )
-    )
 
 
 def _check_result(leaf: Any, name: str) -> None:

@@ -46,8 +46,11 @@ def test_what_is_beside_the_value_has_the_dtypes_that_it_has_in_jax():
 
 
 def test_has_aux_wants_a_pair():
-    with pytest.raises(pb.ArgumentTypeError, match=r"a pair \(value, aux\)"):
-        pb.grad(lambda x: x, has_aux=True, backend="finite")(1.0)
+    with pytest.raises(
+        pb.ArgumentTypeError, match=r"'sin' to return a pair \(value, aux\), got a "
+    ):
+        pb.grad(jnp.sin, has_aux=True, backend="finite")(1.0)
+    assert pb.grad(lambda x: [x**2, 1], has_aux=True, backend="finite")(1.0) == (2.0, 1)
 
 
 def test_a_function_for_single_precision_alone_is_refused_with_the_reason():
