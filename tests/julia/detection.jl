@@ -10,13 +10,13 @@ struct Part{T}
     weight::T
     name::String
 end
-mutable struct Node
-    next::Node
+mutable struct Link
+    next::Link
     value::Any
-    Node(value) = (node = new(); node.value = value; node)
+    Link(value) = (node = new(); node.value = value; node)
 end
 function ring(values...)
-    nodes = map(Node, values)
+    nodes = map(Link, values)
     foreach((node, next) -> (node.next = next), nodes, (nodes[2:end]..., nodes[1]))
     return nodes[1]
 end
@@ -40,7 +40,7 @@ end
             "text", Any[1.0, [2.0]], Real[1, 2.0], [(1.0, 2)], [(a=1.0,)], [1.0, nothing],
             Union{Missing,Float64}[1.0, missing], Diagonal([1.0, 2.0]), Ref(1.0), Ref{Any}(),
             Some(1.0), Set([1.0]), Part([1.0], "a"), Part(Float64, "a"), Part(PyBridge, "a"),
-            Part(current_task(), "a"), Node(1.0), ring(1.0, [2.0]), stdout, sin, Float64, r"a")
+            Part(current_task(), "a"), Link(1.0), ring(1.0, [2.0]), stdout, sin, Float64, r"a")
             @test within_gradient(x) === false
             @test PyBridge.differentiation_order(x) === 0
         end
@@ -76,7 +76,7 @@ end
             x -> LinearAlgebra.Bidiagonal(x, x[2:end], :U),
             x -> LinearAlgebra.Tridiagonal(x[2:end], x, x[2:end]),
             x -> LinearAlgebra.SymTridiagonal(x, x[2:end]),
-            Ref, x -> Ref{Any}(x), Some, x -> Set([x]), x -> Part(x, "a"), x -> Node(x[1]),
+            Ref, x -> Ref{Any}(x), Some, x -> Set([x]), x -> Part(x, "a"), x -> Link(x[1]),
             x -> (Part(2.0, "a"), [Part(Ref(x), "b")]), x -> (y -> x[1] * y),
             x -> ring(1.0, x), x -> ring(x, 1.0), x -> ring(ring(x, 2.0), 1.0)
         )
@@ -121,7 +121,7 @@ end
         @test_throws PyBridge.DetectionError within_gradient([Nabla.Unseen(1.0)])
         @test_throws PyBridge.DetectionError within_gradient(Part(Nabla.Unseen(1.0), "a"))
         # What was being asked when it was thrown is asked again.
-        node = Node(Nabla.Unseen(1.0))
+        node = Link(Nabla.Unseen(1.0))
         @test_throws PyBridge.DetectionError within_gradient(node)
         @test_throws PyBridge.DetectionError within_gradient(node)
         @test within_gradient(Part(Answers(1), "a"))

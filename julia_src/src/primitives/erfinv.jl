@@ -39,8 +39,9 @@ The `y` with `erf(y) == x`, for a `Float16`, `Float32` or `Float64` between -1 a
 """
 erfinv(x::Float16) = Float16(erfinv(Float32(x)))
 
+# With Mooncake loaded, Julia 1.10's own `log1p` of a `Float32` allocates.
 function erfinv(x::Float32)
-    w = -log1p(-x * x)
+    w = -Float32(log1p(Float64(-x * x)))
     y = w < 5 ? evalpoly(w - 2.5f0, ERFINV_32[1]) : evalpoly(sqrt(w) - 3, ERFINV_32[2])
     return abs(x) == 1 ? x * Inf32 : y * x
 end
