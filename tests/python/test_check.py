@@ -324,6 +324,17 @@ def test_arguments_without_elements_have_no_findings():
     assert check(lambda x: 2 * x, np.zeros((0, 3)), backends=["jax"]).findings == ()
 
 
+def test_without_jit_the_same_is_found():
+    x = jnp.array([100.0, 1.0], jnp.float32)
+    for f in (lambda x: jnp.sum(jnp.sin(x)), lambda x: jnp.log(jnp.sum(jnp.exp(x)))):
+        want = check(f, x, backends=["jax"])
+        with jax.disable_jit():
+            found = check(f, x, backends=["jax"])
+        assert [f.kind for f in found.findings] == [f.kind for f in want.findings]
+        assert _answer(found, "jax", "second").derivative is not None
+    assert not want.ok  # it overflows in single precision
+
+
 def test_a_dtype_is_no_number():
     report = check(lambda x, dtype: x.astype(dtype), np.ones(2), np.float32, backends=["jax"])
     assert report.ok

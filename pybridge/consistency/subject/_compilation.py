@@ -70,5 +70,6 @@ class CompiledAhead:
         """Run it, on arguments of the types that it was compiled for."""
         if self._thread is not None:
             self._thread.join()
-        run = self._executable or self._jitted
-        return run(*args)
+        # What is compiled already refuses to run under `jax.disable_jit`.
+        compiles = self._executable is not None and not jax.config.jax_disable_jit
+        return (self._executable if compiles else self._jitted)(*args)
