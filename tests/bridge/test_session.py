@@ -34,7 +34,6 @@ def test_julia_starts_on_first_use_of_many_threads_once_and_not_before(run_pytho
     """)
 
 
-@pytest.mark.both
 def test_a_call_that_is_not_differentiated_needs_no_package_of_an_ad_system(run_python):
     run_python("""
         import jax, numpy as np
@@ -50,6 +49,7 @@ def test_a_call_that_is_not_differentiated_needs_no_package_of_an_ad_system(run_
     """)
 
 
+@pytest.mark.both
 def test_threads_neither_hang_nor_crash_while_collections_run(run_python):
     # Four Python threads, one of them the main one, that allocate on both sides; collections of
     # both collectors at any moment; errors in between.

@@ -67,10 +67,10 @@ class JaxInOwnPrecision:
         if not self._is_other:
             return None
         program: Callable[..., Any] = self._program(modes)
-        if self._subject.traced:
-            program = compiled(program, self._subject.jaxpr)
         if self._expected is not None and set(modes) >= set(MODES):
             program = self._expected
+        elif self._subject.traced:
+            program = compiled(program, self._subject.jaxpr)
         with contextlib.suppress(Exception):
             xs = self._point()
             found = jax.tree.map(np.asarray, program(xs))
