@@ -129,17 +129,8 @@ const OK, FAILED = 0, 1
 # Python code that Julia called they are let through already.
 const WORKING = Ref(false)
 
-"""
-Settle in a Python process. Outside of a threaded region only Julia's first thread runs the event
-loop, and that one waits for Python: `sleep` in a function that XLA calls would never end.
-Inside, whichever thread waits runs it. And an interrupt, which Python passes on, ends the call
-that is running and not the process.
-"""
-function be_guest()
-    ccall(:jl_enter_threaded_region, Cvoid, ())
-    Base.exit_on_sigint(false)
-    return nothing
-end
+"In a Python process an interrupt, which Python passes on, ends the call that is running."
+be_guest() = Base.exit_on_sigint(false)
 
 "In a Julia program interrupts are the program's own affair."
 be_host() = (WORKING[] = true; nothing)

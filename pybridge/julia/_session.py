@@ -65,7 +65,7 @@ class Session:
         self._own_threads = 0
         if not self.is_host:
             _free_starting_thread()
-        self._worker.call(self._start)
+        self._worker.call(self._start if self.is_host else self._start_and_leave)
         # After juliacall's own hook, so that it runs before: that one ends Julia.
         atexit.register(self._close)
 
@@ -165,8 +165,15 @@ class Session:
         for thread in range(self._own_threads, threads):
             self._libjulia.jl_safepoint_resume_thread(thread)
 
+    def _start_and_leave(self) -> None:
+        """Start Julia on this thread, and take it out of Julia until it is called."""
+        try:
+            self._start()
+        finally:
+            _leave_julia()
+
     def _start(self) -> None:
-        """Start Julia on this thread and leave it in the GC-safe state, unless it is the host."""
+        """Start Julia on this thread, unless it is the host, and load PyBridge."""
         if self.is_host:
             juliacall = sys.modules["juliacall"]
         else:
@@ -204,9 +211,6 @@ class Session:
         if limit is not None:
             library.request("limit_pullbacks", limit)
         if isinstance(self._worker, Worker):
-            # Left to the collector: a collection on another thread does not wait for this one.
-            # Calls into Julia leave that state and come back to it by themselves.
-            ctypes.CFUNCTYPE(ctypes.c_int8)(gc_safe[0])()
             self._worker.open_mailbox(serve, gc_safe_region(*gc_safe))
 
 
@@ -231,8 +235,23 @@ def _free_starting_thread() -> None:
     # Julia's start took Ctrl-C away from this thread, too.
     signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    gc_safe_enter = started.Main.seval("Int(cglobal(:jl_gc_safe_enter))")
-    ctypes.CFUNCTYPE(ctypes.c_int8)(int(gc_safe_enter))()
+    _leave_julia()
+
+
+def _leave_julia() -> None:
+    """Let Julia, if it runs and knows this thread, do without it until it is called.
+
+    Collections on other threads do not wait for it; calls into Julia leave that state and come
+    back to it by themselves. And whichever thread waits runs Julia's event loop, as it does in a
+    threaded region. Outside of one it is Julia's first thread alone, which waits for Python:
+    `sleep` in a function that XLA calls would never end, nor would Julia when Python ends.
+    """
+    julia = ctypes.PyDLL(None)  # of all that was loaded for everybody, as juliacall loads Julia
+    if hasattr(julia, "jl_gc_safe_enter"):
+        julia.jl_get_current_task.restype = ctypes.c_void_p
+        if julia.jl_get_current_task():
+            julia.jl_enter_threaded_region()
+            julia.jl_gc_safe_enter()
 
 
 def _import_juliacall() -> Any:

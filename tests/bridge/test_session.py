@@ -419,6 +419,27 @@ def test_every_way_that_start_up_fails_is_explained(run_python, case):
     )
 
 
+def test_python_ends_where_julia_has_started_and_its_packages_do_not_load(run_python, tmp_path):
+    # The environment has nothing in it, so PythonCall is missing. Julia's end would wait for ever
+    # for the thread that started it.
+    (tmp_path / "Project.toml").write_text("")
+    output = run_python(
+        """
+        import pybridge as pb
+        try:
+            pb.from_julia("x -> x")
+        except pb.JuliaUnavailableError as error:
+            print("PythonCall.jl did not start properly" in str(error))
+        """,
+        env={
+            **os.environ,
+            "PYTHON_JULIACALL_EXE": str(session().executable),
+            "PYTHON_JULIACALL_PROJECT": str(tmp_path),
+        },
+    )
+    assert "True" in output.splitlines()
+
+
 def test_a_system_that_cannot_be_loaded_touches_no_other(run_python, tmp_path):
     # Tracker's environment cannot be made below a file; Zygote does not care.
     (tmp_path / "file").write_text("")
