@@ -126,3 +126,8 @@ function exercise_program(kind, backend, results)
     GC.@preserve x y gradient addresses run_at(program(0x1), pointer(addresses))
     release_program("1")
 end
+
+# Every array with two axes or more crosses by this.
+for T in values(DTYPES)
+    precompile(transpose_tiles!, (Vector{T}, Int, Int, Vector{T}, Int, Int, Int, Int))
+end

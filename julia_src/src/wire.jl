@@ -102,7 +102,7 @@ function decode(::LeafSpec{T,N,Reversed}, cursor) where {T,N,Reversed}
     pointer = Ptr{T}(take!(cursor))
     backwards = reverse(ntuple(_ -> Int(take!(cursor)), Val(N)))
     memory = unsafe_wrap(Array, pointer, backwards)
-    return Reversed || N == 1 ? copy(memory) : permutedims(memory, ntuple(i -> N + 1 - i, Val(N)))
+    return Reversed || N == 1 ? copy(memory) : reverse_axes(memory)
 end
 
 # --- to Python ---------------------------------------------------------------------------
@@ -185,7 +185,7 @@ function copy_out(x::Array{T,N}, cursor, reversed) where {T,N}
     if N <= 1 || reversed
         GC.@preserve x unsafe_copyto!(pointer, Base.pointer(x), length(x))
     else
-        permutedims!(unsafe_wrap(Array, pointer, reverse(size(x))), x, N:-1:1)
+        reverse_axes!(unsafe_wrap(Array, pointer, reverse(size(x))), x)
     end
     return nothing
 end

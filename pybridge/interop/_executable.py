@@ -39,9 +39,8 @@ class JuliaProgram:
         # Compiled programs hold this object, and JAX caches them under jaxprs that mention the
         # program: a reference to it, or to its function, would keep all of them alive.
         self._handles = handles
-        self._operand_axes = [_axes(program, i) for i in range(len(program.operand_types))]
         self._results = [
-            (program.shape(i, result=True), result.dtype, _axes(program, i, result=True))
+            (program.shape(i, result=True), result.dtype)
             for i, result in enumerate(program.result_types)
         ]
         fields = _describe(handles, ad, program)
@@ -57,17 +56,10 @@ class JuliaProgram:
 
     def call(self, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run it on Julia's thread, on arrays in host memory."""
-        inputs = [
-            np.ascontiguousarray(x.transpose(axes))
-            for x, axes in zip(operands, self._operand_axes, strict=True)
-        ]
-        outputs, results = [], []
-        for shape, dtype, axes in self._results:
-            # Made in Julia's order; what is returned is a view in JAX's.
-            outputs.append(np.empty([shape[axis] for axis in axes], dtype))
-            results.append(outputs[-1].transpose(np.argsort(axes)))
+        inputs = [np.ascontiguousarray(x) for x in operands]
+        outputs = [np.empty(shape, dtype) for shape, dtype in self._results]
         self._session.run(lambda library: library.run_program(self.key, inputs, outputs))
-        return results
+        return outputs
 
 
 def _release(session_: Session, key: int) -> None:
@@ -75,15 +67,6 @@ def _release(session_: Session, key: int) -> None:
         library.request("release_program", key)
 
     when_computed(lambda: session_.post(work))
-
-
-def _axes(program: Program, i: int, result: bool = False) -> list[int]:
-    """The order of the axes that makes a C-contiguous array one in Julia's order."""
-    loops = len(program.loop_shape(i, result=result))
-    rank = loops + len(program.lane_shape(i, result=result))
-    if program.function.layout == "reversed":
-        return list(range(rank))
-    return [*range(loops), *reversed(range(loops, rank))]
 
 
 # --- what Julia is told --------------------------------------------------------------------

@@ -21,6 +21,9 @@ from .._errors import UnsupportedModeError, explain
 from ..julia import TARGET, as_julia_error
 from ._julia_program import PRIMITIVES, Program, bind
 
+# Where it takes Julia as long as a copy, and XLA several times as long.
+_JULIA_TRANSPOSES = {"cpu"}
+
 
 def _lowering_for(platform: str) -> Callable[..., Any]:
     def lower(ctx: Any, *operands: Any, program: Program) -> Any:
@@ -33,13 +36,10 @@ def _lowering_for(platform: str) -> Callable[..., Any]:
             return _callback(ctx, *operands, program=program)
         # The compiled program calls Julia's as long as it lives.
         ctx.module_context.add_keepalive(executable)
+        # XLA drops a call that gives nothing but empty arrays, and with it the error that the
+        # arrays are not empty in truth.
         rule = jax.ffi.ffi_lowering(
-            TARGET,
-            # XLA drops a call that gives nothing but empty arrays, and with it the error that
-            # the arrays are not empty in truth.
-            has_side_effect=_gives_nothing(program),
-            operand_layouts=[_layout(program, i) for i in range(len(operands))],
-            result_layouts=[_layout(program, i, True) for i in range(len(program.result_types))],
+            TARGET, has_side_effect=_gives_nothing(program), **_layouts(program, platform)
         )
         return rule(ctx, *operands, program=np.int64(executable.key))
 
@@ -51,18 +51,24 @@ def _gives_nothing(program: Program) -> bool:
     return all(0 in program.shape(i, result=True) for i in range(count))
 
 
-def _layout(program: Program, i: int, result: bool = False) -> tuple[int, ...]:
-    """Order of the axes in memory, the fastest first.
+def _layouts(program: Program, platform: str) -> dict[str, Any]:
+    """Ask XLA for arrays whose first axis is fastest, as Julia's is, where it is to transpose."""
+    if platform in _JULIA_TRANSPOSES or program.function.layout == "reversed":
+        return {}
+    counts = len(program.operand_types), len(program.result_types)
+    operands, results = (
+        [_julias_order(program, i, result=result) for i in range(count)]
+        for count, result in zip(counts, (False, True), strict=True)
+    )
+    return {"operand_layouts": operands, "result_layouts": results}
 
-    Julia's first index runs fastest. Where axes keep their order across the languages, XLA is
-    asked for memory in that order, and transposes at its own speed if it has to. Loops are
-    outside of everything.
-    """
+
+def _julias_order(program: Program, i: int, *, result: bool) -> tuple[int, ...]:
+    """List the axes of an operand or result, the fastest first; loops are outside of everything."""
     loops = len(program.loop_shape(i, result=result))
     rank = loops + len(program.lane_shape(i, result=result))
     # XLA divides by the size of an array that it puts into another order.
-    empty = 0 in program.shape(i, result=result)
-    if program.function.layout == "reversed" or empty:
+    if 0 in program.shape(i, result=result):
         return tuple(range(rank))[::-1]
     return (*range(loops, rank), *range(loops)[::-1])
 

@@ -146,7 +146,7 @@ class Library:
     def run_program(
         self, key: int, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
     ) -> None:
-        """Run a program from arrays to arrays, all of them in Julia's order."""
+        """Run a program from arrays to arrays, all of them C-contiguous."""
         arrays = [*inputs, *outputs]
         self._call(self._program, _data(arrays), key, arrays)
 

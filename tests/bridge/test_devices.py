@@ -30,6 +30,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pybridge as pb
+from pybridge.interop import _xla_lowering
 from pybridge.julia._session import session
 
 tools, fake = sys.argv[1:]
@@ -42,6 +43,8 @@ def handlers(library):
     return int(module.handler()), int(module.asking_handler())
 
 started.ffi_handlers["cpu"], asking = started.call(handlers)
+# As for a GPU, it is XLA that transposes.
+_xla_lowering._JULIA_TRANSPOSES.clear()
 
 def close(a, b):
     for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):

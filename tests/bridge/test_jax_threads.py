@@ -53,6 +53,9 @@ f = pb.from_julia("x -> (y = [copy(x) for _ in 1:50]; sum(abs2, last(y)))",
 collect = pb.from_julia("x -> (GC.gc(x > 1); x)")
 fails = pb.from_julia('x -> x > 0 ? error("planted") : x', out=jax.ShapeDtypeStruct((), np.float32))
 value, grad, collect, fails = map(jit, (f, jax.grad(f), collect, fails))
+# Transposed to memory that calls take from each other.
+large, matrix = jit(jax.grad(pb.from_julia("x -> sum(x .* x)"))), np.ones((300, 301), np.float32)
+matrix[:, 7], matrix[8] = 3, 5
 lanes = jit(jax.vmap(jax.grad(f)))
 x = np.arange(100, dtype=np.float32)
 value(x), grad(x), lanes(np.stack([x, x])), collect(0.0), fails(-1.0)
@@ -69,6 +72,8 @@ def work(k):
                 wrong.append("value")
             if counts[k] % 7 == 0 and not np.allclose(lanes(np.stack([mine, x]))[1], 2 * x):
                 wrong.append("lanes")
+            if counts[k] % 5 == 0 and not np.array_equal(large(matrix + k), 2 * (matrix + k)):
+                wrong.append("large")
             if counts[k] % 20 == k:
                 jax.block_until_ready(collect(counts[k] % 3))
             if counts[k] % 30 == k:

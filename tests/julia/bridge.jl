@@ -82,6 +82,32 @@ end
     end
 end
 
+const SEEN = Ref{Any}()
+@testset "memory of an operand is used again" begin
+    id = P.register(x -> (SEEN[] = x; x .+ 1))
+    P.compile("18", "call", "$id,,", "zygote", "(f8:2)", "f8:2", "||||", "f8:200,300", "f8:200,300", "",
+        "false", "logical")
+    x, y = rand(300, 200), fill(NaN, 300, 200)
+    program = P.program(0x12)
+    addresses = Ptr{Cvoid}[pointer(x), pointer(y)]
+    run() = GC.@preserve x y addresses P.run_at(program, pointer(addresses))
+    spare() = (@atomic program.operands[1].spare.last).value
+    GC.enable(false)   # a collection takes the memory
+    run()
+    @test y == x .+ 1
+    @test isempty(SEEN[])   # what the function has kept is not that memory
+    memory = spare()
+    GC.enable(true)
+    @test memory == x'
+    x .= rand.()
+    run()
+    @test y == x .+ 1
+    @test spare() === memory && memory == x'
+    @test P.take!(program.operands[1].spare, (200, 300)) === memory
+    @test P.take!(program.operands[1].spare, (200, 300)) !== memory   # a call at the same time
+    P.release_program("18")
+end
+
 @testset "lanes" begin
     id = P.register((w, x) -> w .* x)
     key = "17"

@@ -31,6 +31,25 @@
     x[1] = 100.0
     @test memory[1] == 1.0
 
+    @testset "axes in reverse order: $T of size $dims" for (T, dims) in (
+        # Squares of the copy and what is left of them, planes that are too small for it, axes of
+        # length 1 anywhere, no elements.
+        (Float32, (48, 35)), (Float64, (16, 16)), (Int8, (15, 17)), (ComplexF64, (40, 3, 20)),
+        (Float32, (1, 33, 1, 18, 2, 1)), (Bool, (2, 50, 3)), (Float16, (3, 3, 5, 32)), (Int, (5, 1)),
+        (Float64, (1, 1, 1)), (Float32, (0, 4)), (Float32, (20, 0, 20)))
+        x = reshape(T === Bool ? isodd.(1:prod(dims)) : T.((1:prod(dims)) .% 100), dims) |> Array
+        y = PyBridge.reverse_axes(x)
+        @test typeof(y) === typeof(x)
+        @test size(y) == reverse(dims)
+        @test all(y[reverse(Tuple(i))...] == x[i] for i in CartesianIndices(x))
+        @test PyBridge.reverse_axes(y) == x
+    end
+    @test_throws DimensionMismatch PyBridge.reverse_axes!(zeros(2, 3), zeros(2, 3))
+    # Another element type, and no `Array`.
+    @test PyBridge.reverse_axes!(zeros(20, 30), Float32.(reshape(1:600, 30, 20))) ==
+          reshape(1:600, 30, 20)'
+    @test PyBridge.reverse_axes!(zeros(3, 2), view([1.0 2 0; 3 4 5], :, 1:3)) == [1 3; 2 4; 0 5]
+
     @testset "results" begin
         @test PyBridge.sendable([1.0 2.0]') isa Matrix{Float64}
         @test PyBridge.sendable(Real[1, 2.0]) == [1.0, 2.0]

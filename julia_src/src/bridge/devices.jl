@@ -56,13 +56,27 @@ One operand: a number, or an array that is XLA's memory where that is safe or ca
 decode(::Host, ::Buffer{T,0}, address, copies) where {T} = unsafe_load(Ptr{T}(address))
 function decode(device::Host, b::Buffer{T,N}, address, copies) where {T,N}
     prod(b.dims) == 0 && return Array{T,N}(undef, b.dims)
-    memory = wrap(device, T, address, b.dims)
-    return copies || sizeof(memory) < SMALL ? copy(memory) : CopyOnWrite(memory)
+    copies || sizeof(T) * prod(b.dims) < SMALL ||
+        return CopyOnWrite(lendable(device, b, address))
+    is_in_julias_order(b) && return copy(wrap(device, T, address, b.dims))
+    return reverse_axes(wrap(device, T, address, reverse(b.dims)))
 end
 decode(device::AbstractDevice, ::Buffer{T,0}, address, copies) where {T} =
     only(Array(wrap(device, T, address, (1,))))
 decode(device::AbstractDevice, b::Buffer{T}, address, copies) where {T} =
     wrap(device, T, address, b.dims)
+
+"An operand in memory that is taken back after the call: XLA's own, or a transposed copy."
+function lendable(device::Host, b::Buffer{T}, address) where {T}
+    is_in_julias_order(b) && return wrap(device, T, address, b.dims)
+    return reverse_axes!(take!(b.spare, b.dims), wrap(device, T, address, reverse(b.dims)))
+end
+
+give_back!(::Buffer, x) = give_back!(x)
+function give_back!(b::Buffer, x::CopyOnWrite)
+    is_lent(x) && !is_in_julias_order(b) && keep!(b.spare, x.data)
+    return give_back!(x)
+end
 
 """
     write!(device, buffer, address, y)
@@ -77,8 +91,13 @@ function write!(::Host, b::Buffer{T,0}, address, y) where {T}
 end
 function write!(device::Host, b::Buffer{T}, address, y) where {T}
     isempty(y) && return nothing
-    memory = wrap(device, T, address, b.dims)
-    b.shared ? memory .+= y : copyto!(memory, memory_of(y))
+    y, in_order = memory_of(y), is_in_julias_order(b)
+    memory = wrap(device, T, address, in_order ? b.dims : reverse(b.dims))
+    if b.shared
+        memory .+= in_order ? y : reverse_axes(y)
+    else
+        in_order ? copyto!(memory, y) : reverse_axes!(memory, y)
+    end
     return nothing
 end
 write!(device::AbstractDevice, b::Buffer{T,0}, address, y) where {T} =

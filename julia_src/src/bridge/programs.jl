@@ -18,17 +18,35 @@ function Base.showerror(io::IO, e::OutputChangedError)
 end
 
 """
+The memory in which the last call had an operand, if no collection has taken it since. Fresh memory
+takes the system longer than to copy an operand into it.
+"""
+mutable struct Spare{T,N}
+    @atomic last::WeakRef
+end
+Spare{T,N}() where {T,N} = Spare{T,N}(WeakRef())
+
+function take!(spare::Spare{T,N}, dims) where {T,N}
+    memory = (@atomicswap spare.last = WeakRef()).value
+    return memory === nothing ? Array{T,N}(undef, dims) : memory::Array{T,N}
+end
+keep!(spare::Spare, memory) = @atomic spare.last = WeakRef(memory)
+
+"""
 Memory of one operand or result: the extents of one lane, the step in bytes for each level of
 lanes, the bytes of all lanes, and whether all lanes of some level share it (a result that they
-share is the sum over them).
+share is the sum over them). On the host, the memory of an array that is not `Reversed` is in JAX's
+order, and there may be a spare in Julia's. For a GPU it is XLA that transposes.
 """
-struct Buffer{T,N}
+struct Buffer{T,N,Reversed}
     dims::NTuple{N,Int}
     steps::Vector{Int}
     bytes::Int
     shared::Bool
+    spare::Spare{T,N}
 end
 Base.eltype(::Buffer{T}) where {T} = T
+is_in_julias_order(::Buffer{T,N,Reversed}) where {T,N,Reversed} = Reversed || N == 1
 
 """
 What XLA calls. `Kind` is `:call`, `:value_and_grad`, `:tangents` or `:cotangents`; `Wrt`,
@@ -92,8 +110,8 @@ function compile(key, kind, ids, backend, spec, value_spec, selections, operands
     directions = Tuple(numbers.(Base.split(directions, ';'; keepempty=false)))
     levels = [Base.split(level, ':') for level in Base.split(lanes, ';'; keepempty=false)]
     sizes = [parse(Int, level[1]) for level in levels]
-    ins = buffers(operands, sizes, [level[2] for level in levels])
-    outs = buffers(results, sizes, [level[3] for level in levels])
+    ins = buffers(operands, sizes, [level[2] for level in levels], layout)
+    outs = buffers(results, sizes, [level[3] for level in levels], layout)
     origin = (rules, map(b -> b.dims, ins[1:length(leaf_types(parsed))]))
     program = Program{
         Symbol(kind),numbers(wrt),numbers(seeds),directions,numbers(kept),!isempty(ticket),
@@ -107,7 +125,7 @@ function compile(key, kind, ids, backend, spec, value_spec, selections, operands
 end
 
 # "f4:2,3;i8:" and, for each level, one '0' or '1' for each buffer.
-function buffers(text, sizes, flags)
+function buffers(text, sizes, flags, reversed)
     return Tuple(map(enumerate(Base.split(text, ';'; keepempty=false))) do (i, one)
         dtype, dims = Base.split(one, ':')
         T = DTYPES[Symbol(dtype)]
@@ -119,7 +137,8 @@ function buffers(text, sizes, flags)
             bytes *= sizes[level]
         end
         shared = any(level -> flags[level][i] == '0', eachindex(sizes))
-        Buffer{T,length(extents)}(extents, steps, bytes, shared)
+        N = length(extents)
+        Buffer{T,N,reversed}(extents, steps, bytes, shared, Spare{T,N}())
     end)
 end
 
@@ -217,7 +236,7 @@ function run_lane(p::Program, device, inputs, outputs)
         results
     end
     store_all!(p, device, outputs, results)
-    foreach(give_back!, leaves)
+    foreach(give_back!, p.operands, leaves)
     return nothing
 end
 

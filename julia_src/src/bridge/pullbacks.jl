@@ -218,7 +218,7 @@ function run_kept(
         decode(device, p.operands[n + i], inputs[n + i], p.copies[])
     end
     for (leaf, b, address) in zip(pullback.leaves, p.operands, inputs)
-        is_lent(leaf) && lend!(leaf, wrap(device, eltype(b), address, b.dims))
+        is_lent(leaf) && lend!(leaf, lendable(device, b, address))
     end
     arrays = (pullback.leaves..., given...)
     results = try
@@ -230,7 +230,7 @@ function run_kept(
         nothing
     end
     results === nothing || store_all!(p, device, outputs, results)
-    foreach(give_back!, arrays)
+    foreach(give_back!, p.operands, arrays)
     return results !== nothing
 end
 
