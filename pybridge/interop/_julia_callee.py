@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from .._backends import INTERFACE, row
+from .._backends import row
 
 if TYPE_CHECKING:
     from ..julia import JuliaHandle
@@ -69,13 +69,14 @@ class BridgedFunction:
         found = self._executables.get(program)
         if found is None:
             ad = self._ad
-            if program.kind != "call" or program.wrt:
+            if program.kind == "call" and not program.wrt:
+                # It needs no system. Under one name it is compiled once for all of them, and for
+                # this one a small call is compiled ahead.
+                ad = "zygote"
+            else:
                 # ForwardDiff is every system's forward mode.
                 for system in {ad, "forwarddiff"}:
                     require(row(system))
-            elif ad.startswith(INTERFACE):
-                # Only a package can read that name, and a call alone needs neither.
-                ad = "forwarddiff"
             found = JuliaProgram((self.handle, *self._rules), ad, program)
             self._executables[program] = found
         return found
