@@ -57,7 +57,7 @@ def from_julia(
             ChainRules `rrule` or `frule` of the function itself is used with all of them.
             (`pb.grad` asks the system alone: there only Zygote and Yota read ChainRules.)
         layout: `"logical"`: `A[i, j]` is the same element on both sides (from 0 here, from 1
-            there); XLA transposes what has two axes or more. `"reversed"`: the axes are
+            there); what has two axes or more is transposed, once. `"reversed"`: the axes are
             reversed, and nothing is transposed: an array of shape (N, C, H, W) is a Julia array
             of size (W, H, C, N), which is Flux's convention.
         batched: whether the function accepts a batch as the last dimension of each argument
