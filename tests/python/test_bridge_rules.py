@@ -63,6 +63,10 @@ TRANSFORMS = {
     "transposed": lambda f, xs, ts: jax.vjp(lambda *ts: jax.linearize(f, *xs)[1](*ts), *ts)[1](
         f(*xs)
     ),
+    "pullback transposed": lambda f, xs, ts: jax.vjp(jax.vjp(f, *xs)[1], f(*xs))[1](ts),
+    "jvp of a pullback": lambda f, xs, ts: jax.jvp(
+        lambda xs, cts: jax.vjp(f, *xs)[1](cts), (xs, f(*xs)), (ts, f(*ts))
+    ),
     "checkpoint": lambda f, xs, ts: jax.grad(jax.checkpoint(_total(f)))(*xs),
     "scan": lambda f, xs, ts: jax.grad(_scanned(f, xs))(jnp.ones_like(xs[0].ravel()[0])),
     "fori_loop": lambda f, xs, ts: jax.jvp(
