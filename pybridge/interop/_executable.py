@@ -39,10 +39,7 @@ class JuliaProgram:
         # Compiled programs hold this object, and JAX caches them under jaxprs that mention the
         # program: a reference to it, or to its function, would keep all of them alive.
         self._handles = handles
-        self._results = [
-            (program.shape(i, result=True), result.dtype)
-            for i, result in enumerate(program.result_types)
-        ]
+        self._results = program.results
         fields = _describe(handles, ad, program)
         key = _key(handles, fields)
         self.key = ctypes.c_int64(key).value
@@ -57,7 +54,7 @@ class JuliaProgram:
     def call(self, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run it on Julia's thread, on arrays in host memory."""
         inputs = [np.ascontiguousarray(x) for x in operands]
-        outputs = [np.empty(shape, dtype) for shape, dtype in self._results]
+        outputs = [np.empty(result.shape, result.dtype) for result in self._results]
         self._session.run(lambda library: library.run_program(self.key, inputs, outputs))
         return outputs
 

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -223,6 +224,14 @@ class Program:
     def shape(self, i: int, *, result: bool = False) -> tuple[int, ...]:
         """Shape of an operand or result as JAX has it."""
         return self.loop_shape(i, result=result) + self.lane_shape(i, result=result)
+
+    @property
+    def results(self) -> list[jax.ShapeDtypeStruct]:
+        """The results as JAX has them, with the loops' axes."""
+        return [
+            jax.ShapeDtypeStruct(self.shape(i, result=True), result.dtype)
+            for i, result in enumerate(self.result_types)
+        ]
 
     def leaf_axes(self, i: int) -> tuple[int, ...]:
         """The axes of an operand that are no lanes."""

@@ -47,21 +47,18 @@ def _abstract_eval(*avals: Any, program: Program) -> list[ShapedArray]:
                     "reshard to PartitionSpec() first.",
                 )
             )
-    results = [
-        (program.shape(i, result=True), result.dtype)
-        for i, result in enumerate(program.result_types)
-    ]
+    results = program.results
     if not avals:
-        return [ShapedArray(shape, dtype) for shape, dtype in results]
+        return [ShapedArray(result.shape, result.dtype) for result in results]
     # Inside shard_map the type also says over which mesh axes a value varies; `bind` has made
     # the operands agree in that.
     like = avals[0].update(weak_type=False)
 
-    def result_aval(shape: tuple[int, ...], dtype: Any) -> ShapedArray:
-        sharding = NamedSharding(like.sharding.mesh, PartitionSpec(*[None] * len(shape)))
-        return like.update(shape=shape, dtype=dtype, sharding=sharding)
+    def result_aval(result: jax.ShapeDtypeStruct) -> ShapedArray:
+        sharding = NamedSharding(like.sharding.mesh, PartitionSpec(*[None] * len(result.shape)))
+        return like.update(shape=result.shape, dtype=result.dtype, sharding=sharding)
 
-    return [result_aval(shape, dtype) for shape, dtype in results]
+    return [result_aval(result) for result in results]
 
 
 # --- differentiation -----------------------------------------------------------------------

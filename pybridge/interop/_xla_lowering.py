@@ -48,7 +48,7 @@ def _lowering_for(platform: str) -> Callable[..., Any]:
 
 def _gives_nothing(program: Program) -> bool:
     count = len(program.result_types) - program.gives_ticket
-    return all(0 in program.shape(i, result=True) for i in range(count))
+    return all(0 in result.shape for result in program.results[:count])
 
 
 def _layouts(program: Program, platform: str) -> dict[str, Any]:
@@ -75,16 +75,12 @@ def _julias_order(program: Program, i: int, *, result: bool) -> tuple[int, ...]:
 
 def _run_by_callback(*operands: Any, program: Program) -> list[Any]:
     executable = program.function.executable(program)
-    results = [
-        jax.ShapeDtypeStruct(program.shape(i, result=True), result.dtype)
-        for i, result in enumerate(program.result_types)
-    ]
 
     def call(*arrays: Any) -> list[np.ndarray]:
         return executable.call([np.asarray(x) for x in arrays])
 
     callback = io_callback if _gives_nothing(program) else jax.pure_callback
-    return callback(call, results, *operands)
+    return callback(call, program.results, *operands)
 
 
 _callback = mlir.lower_fun(_run_by_callback, multiple_results=True)

@@ -97,10 +97,7 @@ class FakeExecutable:
         """Run it on all lanes; a result that lanes share is their sum."""
         program = self.program
         self.function.calls.append(program)
-        results = [
-            np.zeros(program.shape(i, result=True), result.dtype)
-            for i, result in enumerate(program.result_types)
-        ]
+        results = [np.zeros(result.shape, result.dtype) for result in program.results]
         for lane in itertools.product(*(range(level.size) for level in program.levels)):
             inputs = [x[_own(program, lane, i)] for i, x in enumerate(operands)]
             for i, y in enumerate(self._lane(inputs)):

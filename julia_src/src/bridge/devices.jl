@@ -58,18 +58,22 @@ function decode(device::Host, b::Buffer{T,N}, address, copies) where {T,N}
     prod(b.dims) == 0 && return Array{T,N}(undef, b.dims)
     copies || sizeof(T) * prod(b.dims) < SMALL ||
         return CopyOnWrite(lendable(device, b, address))
-    is_in_julias_order(b) && return copy(wrap(device, T, address, b.dims))
-    return reverse_axes(wrap(device, T, address, reverse(b.dims)))
+    memory = wrap_lane(device, b, address)
+    return is_in_julias_order(b) ? copy(memory) : reverse_axes(memory)
 end
 decode(device::AbstractDevice, ::Buffer{T,0}, address, copies) where {T} =
     only(Array(wrap(device, T, address, (1,))))
 decode(device::AbstractDevice, b::Buffer{T}, address, copies) where {T} =
     wrap(device, T, address, b.dims)
 
+"The memory of one lane as XLA has it."
+wrap_lane(device::Host, b::Buffer{T}, address) where {T} =
+    wrap(device, T, address, is_in_julias_order(b) ? b.dims : reverse(b.dims))
+
 "An operand in memory that is taken back after the call: XLA's own, or a transposed copy."
-function lendable(device::Host, b::Buffer{T}, address) where {T}
-    is_in_julias_order(b) && return wrap(device, T, address, b.dims)
-    return reverse_axes!(take!(b.spare, b.dims), wrap(device, T, address, reverse(b.dims)))
+function lendable(device::Host, b::Buffer, address)
+    memory = wrap_lane(device, b, address)
+    return is_in_julias_order(b) ? memory : reverse_axes!(take!(b.spare, b.dims), memory)
 end
 
 give_back!(::Buffer, x) = give_back!(x)
@@ -89,10 +93,10 @@ function write!(::Host, b::Buffer{T,0}, address, y) where {T}
     unsafe_store!(Ptr{T}(address), value)
     return nothing
 end
-function write!(device::Host, b::Buffer{T}, address, y) where {T}
+function write!(device::Host, b::Buffer, address, y)
     isempty(y) && return nothing
     y, in_order = memory_of(y), is_in_julias_order(b)
-    memory = wrap(device, T, address, in_order ? b.dims : reverse(b.dims))
+    memory = wrap_lane(device, b, address)
     if b.shared
         memory .+= in_order ? y : reverse_axes(y)
     else

@@ -236,14 +236,14 @@ function run_lane(p::Program, device, inputs, outputs)
         results
     end
     store_all!(p, device, outputs, results)
-    foreach(give_back!, p.operands, leaves)
+    map(give_back!, p.operands, leaves)  # `foreach` allocates for tuples of several types
     return nothing
 end
 
 function store_all!(p, device, outputs, results)
     length(results) == length(p.results) || throw(OutputChangedError(
         "$(length(p.results)) arrays", "$(length(results))"))
-    foreach((b, address, y) -> store!(device, b, address, y, p), p.results, outputs, results)
+    map((b, address, y) -> store!(device, b, address, y, p), p.results, outputs, results)
     return nothing
 end
 
