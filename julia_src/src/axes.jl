@@ -4,7 +4,7 @@
 # its rows and columns fills a line of it or more.
 const TILE = 16
 
-# To start with another plane takes as long as to copy so many elements.
+# Below so many elements `permutedims!` is quicker; `benchmarks/axes.jl` shows from where on it is not.
 const SMALLEST_PLANE = 64
 
 """
@@ -12,9 +12,9 @@ const SMALLEST_PLANE = 64
 
 Copy `x` to `y`, with the axes in reverse order: `y[k, j, i] = x[i, j, k]`.
 
-Of the planes in which one axis is fastest in `x` and the other in `y`, it copies square by square, nearly
-as fast as memory is copied. `permutedims!` goes along one of the two, and loads a line of the cache
-for each element of the other, which takes two to ten times as long unless planes are small.
+Of the planes in which one axis is fastest in `x` and the other in `y`, it copies square by square, so
+that each line of the cache that it loads is used whole. `permutedims!` goes along one of the two,
+and loads a line for each element of the other. What that takes is in `benchmarks/axes.jl`.
 """
 function reverse_axes!(y::Array{T,N}, x::Array{T,N}) where {T,N}
     size(y) == reverse(size(x)) || throw(DimensionMismatch(

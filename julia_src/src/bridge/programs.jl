@@ -19,7 +19,7 @@ end
 
 """
 The memory in which the last call had an operand, if no collection has taken it since. Fresh memory
-takes the system longer than to copy an operand into it.
+comes from the system page by page, which can take longer than to fill it.
 """
 mutable struct Spare{T,N}
     @atomic last::WeakRef
