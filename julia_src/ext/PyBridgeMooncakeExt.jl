@@ -4,7 +4,6 @@ module PyBridgeMooncakeExt
 using ChainRulesCore: ChainRulesCore, unthunk
 using Mooncake: CoDual, Dual, ForwardMode, MinimalCtx, Mooncake, NoFData, NoRData, ReverseMode
 using NNlib: NNlib
-using PrecompileTools: @compile_workload
 using PyBridge: ForwardDiffBackend, MooncakeBackend, NoGradient, PyBridge
 
 PyBridge.check_available(::MooncakeBackend) = true
@@ -157,13 +156,6 @@ end
 function hessian_by_columns(g, v)
     cache = Mooncake.prepare_hessian_cache(g, v)
     return copy(last(Mooncake.value_gradient_and_hessian!!(cache, g, v)))
-end
-
-# Who compiles without optimising, as the quick tests do, is in a hurry: this takes as long as all other
-# extensions.
-Base.JLOptions().opt_level > 0 && @compile_workload begin
-    PyBridge.exercise(MooncakeBackend(), (1.0, [1.0, 2.0]))
-    PyBridge.exercise_control_flow(MooncakeBackend())
 end
 
 end

@@ -1,0 +1,18 @@
+# The same for Mooncake, which infers programs by Julia's own compiler: of that code, too, PythonCall's
+# methods invalidate what Mooncake's image has. See PyBridgePythonCallExt.
+module PyBridgePythonCallMooncakeExt
+
+using Mooncake: Mooncake
+using PrecompileTools: @compile_workload
+using PyBridge: MooncakeBackend, PyBridge
+using PythonCall: PythonCall
+
+# Who compiles without optimising, as the quick tests do, is in a hurry: this takes as long as all other
+# extensions.
+Base.JLOptions().opt_level > 0 && @compile_workload Base.disable_sigint() do
+    PyBridge.exercise(MooncakeBackend(), (1.0, [1.0, 2.0]))
+    PyBridge.exercise_control_flow(MooncakeBackend())
+    PyBridge.hessian(MooncakeBackend(), sum, ([1.0, 2.0],), Val((1,)))
+end
+
+end
