@@ -1,4 +1,4 @@
-"""Measure what pybridge costs: import, start, first gradient, and each warm call.
+"""Measure what pybridge costs: import, start, first derivatives, and each warm call.
 
     python benchmarks/session.py
 
@@ -19,6 +19,10 @@ import numpy as np
 import pybridge as pb
 
 FUNCTION = "x -> sum(abs2, x)"
+
+# What a new process differentiates. PyBridge's image has derivatives of `FUNCTION`'s kind.
+FIRST = "x -> sum(tanh.(x))"
+BEFORE = "import numpy as np, pybridge as pb"
 
 # The same gradient, timed by Julia itself: the least of many, in seconds.
 INSIDE = """
@@ -59,6 +63,11 @@ def timed(setup: str, work: str) -> str:
     return f"import time; {setup}; s = time.perf_counter(); {work}; print(time.perf_counter() - s)"
 
 
+def first(transform: str, system: str) -> str:
+    """Write the call of a derivative of `FIRST` by one system."""
+    return f"pb.{transform}(pb.from_julia({FIRST!r}), backend={system!r})(np.array([0.5, 0.3]))"
+
+
 def least(call: Callable[[], object], times: int = 2000) -> float:
     """Take the least time of a call, in seconds."""
     call()
@@ -82,16 +91,22 @@ def main() -> None:
     session = "from pybridge.julia._session import session"
     started = fresh(timed(f"import jax; {session}", "session()"), 3)
     print(f"start of Julia with PyBridge: {started:.2f} s")
-    first = f"float(pb.grad(pb.from_julia({FUNCTION!r}), backend='zygote')(2.0))"
-    gradient = fresh(timed("import pybridge as pb", first), 3)
-    print(f"first gradient through Zygote in a new process: {gradient:.2f} s")
+    systems = [b for b in pb.backends() if b.language == "julia" and b.available]
+    print("in a new process   start and first gradient   first second derivative after it")
+    for backend in systems:
+        gradient = fresh(timed(BEFORE, first("grad", backend.name)), 3)
+        after = f"{BEFORE}; {first('grad', backend.name)}"
+        second = (
+            f"{fresh(timed(after, first('hessian', backend.name)), 3):.2f} s"
+            if backend.second_order
+            else "has none"
+        )
+        print(f"  {backend.name:16} {gradient:12.2f} s {second:>24}")
 
     x = x_of(1000)
     f = pb.from_julia(FUNCTION)
     print("value_and_grad of a 1000-vector   from Python   inside Julia   more   ratio")
-    for backend in pb.backends():
-        if backend.language != "julia" or not backend.available:
-            continue
+    for backend in systems:
         gradient = pb.value_and_grad(f, backend=backend.name)
         outside = 1e6 * least(lambda gradient=gradient: gradient(x))
         source = INSIDE.format(function=FUNCTION, system=backend.name)
@@ -100,7 +115,7 @@ def main() -> None:
             f"  {backend.name:30} {outside:8.1f} us {inside:11.1f} us {outside - inside:5.1f} us"
             f" {outside / inside:5.2f}"
         )
-    if any(backend.name == "mooncake" and backend.available for backend in pb.backends()):
+    if any(backend.name == "mooncake" for backend in systems):
         print("pb.value_and_grad with Mooncake   from Python   its own, prepared   more   ratio")
         for function, size in ((FUNCTION, 1000), (WORK, 20_000)):
             gradient, x = pb.value_and_grad(pb.from_julia(function), backend="mooncake"), x_of(size)
