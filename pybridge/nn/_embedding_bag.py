@@ -27,9 +27,9 @@ class EmbeddingBag(Layer):
 
     The input is an array of integers of shape (..., bag), from 0, Flux's order reversed (which
     counts from 1), or bools of shape (..., bag, vocabulary), one-hot. The output has shape
-    (..., features). Bags that differ in length are a tuple `(indices, starts)` of two vectors:
-    bag i is `indices[starts[i]:starts[i + 1]]`, the last one goes to the end, and
-    `starts[0] == 0`. The output has shape (bags, features).
+    (..., features). Bags that differ in length are a list of such arrays, one for each bag, or a
+    tuple `(indices, starts)` of two vectors: bag i is `indices[starts[i]:starts[i + 1]]`, the last
+    one goes to the end, and `starts[0] == 0`. The output has shape (bags, features).
 
     The parameter is `weight`, of shape (vocabulary, features). There is no state.
 
@@ -52,6 +52,8 @@ class EmbeddingBag(Layer):
         >>> layer = pb.nn.EmbeddingBag(26, 4)
         >>> params, state = layer.init(jax.random.key(0))
         >>> layer.apply(params, state, jnp.array([[0, 25, 3], [1, 1, 2]]))[0].shape
+        (2, 4)
+        >>> layer.apply(params, state, [jnp.array([0, 25, 3]), jnp.array([1, 2])])[0].shape
         (2, 4)
         >>> bags = jnp.array([0, 25, 3, 1, 2]), jnp.array([0, 3])
         >>> layer.apply(params, state, bags)[0].shape
@@ -92,19 +94,14 @@ class EmbeddingBag(Layer):
 
     def forward(self, params: Any, state: Any, x: Any, *, key: Any, mode: Mode) -> tuple[Any, Any]:
         """Return the reduced vectors and the state as it is; see `Layer.forward`."""
+        if isinstance(x, list):
+            x = one_after_the_other(x)
         indices, starts = x if isinstance(x, tuple) and len(x) == 2 else (x, None)
         shape = jnp.shape(input_array("EmbeddingBag.apply", indices))
         axes = 1 + (getattr(indices, "dtype", None) == np.bool_)
         wanted = len(shape) == axes if starts is not None else len(shape) >= axes
         if not wanted or 0 in shape[-axes:]:
-            raise ArgumentValueError(
-                explain(
-                    "EmbeddingBag.apply",
-                    expected="indices of shape (..., bag), or a tuple (indices, starts) of vectors",
-                    got=f"shape {shape}",
-                    fix="A bag has one index or more. `Embedding` takes single ones.",
-                )
-            )
+            raise _no_bags(f"shape {shape}")
         vectors, _ = self._table.forward(params, {}, indices, key=key, mode=mode)
         if starts is None:
             return self.reduction(vectors, -2), state
@@ -149,3 +146,28 @@ class EmbeddingBag(Layer):
             sizes = jax.ops.segment_sum(jnp.ones(len(vectors), wide.dtype), bag, count)
             total = total / sizes[:, None]
         return total.astype(vectors.dtype)
+
+
+def one_after_the_other(bags: list[Any]) -> tuple[Any, np.ndarray]:
+    """Return the indices of all bags, and where each begins: known, as sizes are."""
+    arrays = [input_array("EmbeddingBag.apply", bag) for bag in bags]
+    shapes = [jnp.shape(array) for array in arrays]
+    axes = {1 + (getattr(array, "dtype", None) == np.bool_) for array in arrays}
+    if len(axes) != 1 or any(len(shape) not in axes or 0 in shape for shape in shapes):
+        raise _no_bags(f"a list of arrays of shapes {shapes}")
+    starts = np.cumsum([0, *(shape[0] for shape in shapes[:-1])])
+    # What is known stays known under `jit`, so that its range can be checked.
+    traced = any(isinstance(array, Tracer) for array in arrays)
+    return (jnp if traced else np).concatenate(arrays), starts
+
+
+def _no_bags(got: str) -> ArgumentValueError:
+    return ArgumentValueError(
+        explain(
+            "EmbeddingBag.apply",
+            expected="indices of shape (..., bag), a list of bags, or a tuple (indices, starts) of "
+            "vectors",
+            got=got,
+            fix="A bag has one index or more. `Embedding` takes single ones.",
+        )
+    )

@@ -140,10 +140,16 @@ end
         @test apply((; weight), ([1, 2, 3, 3, 5], [1, 4])) ≈ theirs([1, 2, 3, 3, 5], [1, 4])
         hot = x[1:1, :] .== 1:5
         @test apply((; weight), reshape(hot, 5, 1, 2)) ≈ theirs(x[1:1, :])
-        reduction === maximum && continue
-        f(p) = sum(abs2, apply(p, x))
-        for system in SYSTEMS
-            @test close_to(value_and_gradient(system, f, (; weight))[2], differences(f, (; weight)))
+        bags = [[5], [1, 2, 3], [3, 3]]
+        @test apply((; weight), bags) ≈ theirs(bags)
+        @test apply((; weight), reshape(bags, 3, 1)) ≈ theirs(reshape(bags, 3, 1))
+        @test apply((; weight), [bag' .== 1:5 for bag in bags]) ≈ theirs(bags)
+        for given in (reduction === maximum ? () : (x, bags, ([5, 1, 2, 3, 3, 3], [1, 2, 5])))
+            f(p) = sum(abs2, apply(p, given))
+            for system in SYSTEMS
+                @test close_to(
+                    value_and_gradient(system, f, (; weight))[2], differences(f, (; weight)))
+            end
         end
     end
 end
@@ -195,7 +201,9 @@ end
         @test_throws DimensionMismatch run(layer, ones(size))
     end
     bag = PyBridge.EmbeddingBag(3 => 2)
-    for wrong in (2, zeros(Int, 0, 2), ([1, 2], [2]), ([1, 2], [1, 1]), ([1, 2], [1, 3]))
+    for wrong in (2, zeros(Int, 0, 2), ([1, 2], [2]), ([1, 2], [1, 1]), ([1, 2], [1, 3]),
+        Vector{Int}[], [[1], Int[]], [[1], trues(3, 1)], [trues(3)], [ones(Int, 2, 2)])
+
         @test_throws ArgumentError run(bag, wrong)
     end
     @test_throws BoundsError run(bag, [4])

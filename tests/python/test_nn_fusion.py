@@ -207,9 +207,33 @@ def test_bags_of_several_lengths(bag, reduction):
     np.testing.assert_allclose(*slopes, rtol=1e-5)
 
 
+@pytest.mark.parametrize("reduction", [jnp.mean, jnp.sum, jnp.max])
+@pytest.mark.parametrize("hot", [False, True])
+def test_a_list_of_bags(bag, reduction, hot, maybe_jit):
+    params = bag[1]
+    layer = nn.EmbeddingBag(6, 4, reduction)
+    indices = [np.array(part) for part in ([5], [0, 0, 1], [2, 3])]
+    bags = [np.eye(6, dtype=bool)[part] for part in indices] if hot else indices
+    want = [reduction(params["weight"][part], axis=0) for part in indices]
+    y = maybe_jit(lambda p, x: forward(layer, p, x))(params, bags)
+    np.testing.assert_allclose(y, want, rtol=1e-6)
+
+
+def test_what_is_known_of_a_list_of_bags_is_checked_under_jit(bag):
+    layer, params = bag
+    run = jax.jit(lambda p: layer.apply(p, {}, [np.array([0]), np.array([6])], training=False))
+    with pytest.raises(pb.ArgumentValueError, match="indices from 0 to 5, got indices from 0 to 6"):
+        run(params)
+
+
 @pytest.mark.parametrize(
     ("x", "message"),
     [
+        ([], "a list of bags"),
+        ([np.array([0]), np.zeros(0, int)], "a list of arrays of shapes [(1,), (0,)]"),
+        ([np.array([0]), np.eye(6, dtype=bool)], "a list of arrays of shapes [(1,), (6, 6)]"),
+        ([0, 1], "a list of arrays of shapes [(), ()]"),
+        ([[0, 1], [2]], "an array of JAX or NumPy as input, got a list"),
         (np.array(3), "indices of shape (..., bag)"),
         (np.ones((2, 0), int), "indices of shape (..., bag)"),
         (np.array([6]), "indices from 0 to 5"),

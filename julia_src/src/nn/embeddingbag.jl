@@ -4,9 +4,10 @@
 A table that gives each bag of the numbers `1:in` one vector of length `out`: the mean of theirs.
 
 The parameter is `weight` of size `(out, in)`. The input is an array of integers whose first axis is a
-bag, or of `Bool` of size `(in, bag, batch...)`, one-hot. Bags of several lengths are a tuple
-`(indices, at)` of two vectors: one begins at each of `at`. The twin in Python is
-`pybridge.nn.EmbeddingBag`, which counts from 0; the source is `Flux.EmbeddingBag`.
+bag, or of `Bool` of size `(in, bag, batch...)`, one-hot. Bags of several lengths are an array of
+such arrays, one for each bag, or a tuple `(indices, at)` of two vectors: one begins at each of `at`.
+The twin in Python is `pybridge.nn.EmbeddingBag`, which counts from 0; the source is
+`Flux.EmbeddingBag`.
 
 # Arguments
 - `in => out`: how many numbers there are, and how long the vectors.
@@ -64,10 +65,35 @@ function bagged(layer, weight, x)
 end
 
 function bagged(layer, weight, (indices, at)::Tuple{AbstractVector,AbstractVector})
-    vectors = embedded(weight, indices)
-    bags = map(bag -> layer.reduction(vectors[:, bag]; dims=2), bag_ranges(at, length(indices)))
-    return reduce(hcat, bags)
+    return each_reduced(layer, embedded(weight, indices), bag_ranges(at, length(indices)))
 end
+
+function bagged(layer, weight, bags::AbstractArray{<:AbstractArray})
+    indices, at = one_after_the_other(bags)
+    vectors = embedded(weight, indices)
+    y = each_reduced(layer, vectors, bag_ranges(at, size(vectors, 2)))
+    return reshape(y, size(y, 1), size(bags)...)
+end
+
+# By halves: Yota has no rule for `map`, and one column after the other would copy too often.
+function each_reduced(layer, vectors, ranges)
+    length(ranges) == 1 && return layer.reduction(vectors[:, only(ranges)]; dims=2)
+    half = length(ranges) ÷ 2
+    return hcat(each_reduced(layer, vectors, ranges[1:half]),
+        each_reduced(layer, vectors, ranges[half+1:end]))
+end
+
+"The indices of all bags, or their one-hot columns, and where each bag begins."
+function one_after_the_other(bags)
+    hot = !isempty(bags) && eltype(first(bags)) === Bool
+    fits(bag) = (eltype(bag) === Bool) == hot && ndims(bag) == 1 + hot && !isempty(bag)
+    !isempty(bags) && all(fits, bags) || throw(ArgumentError(
+        "EmbeddingBag: expected for each bag a vector of one index or more, or for each a one-hot " *
+        "matrix, got $(isempty(bags) ? "no bag" : "sizes $(map(size, bags))")."))
+    at = cumsum([1; [last(size(bag)) for bag in vec(bags)[1:end-1]]])
+    return (hot ? reduce(hcat, vec(bags)) : reduce(vcat, vec(bags))), at
+end
+ChainRulesCore.@non_differentiable one_after_the_other(::Any)
 
 function bag_ranges(at, count)
     bounds = [at; count + 1]

@@ -125,9 +125,10 @@ function check_hidden(cell, hidden, zeros, batch)
     given, wanted = hidden isa Tuple ? (hidden, zeros) : ((hidden,), (zeros,))
     for (h, zero) in zip(given, wanted)
         out = size(zero, 1)
-        size(h) in ((out,), (out, batch...)) || throw(DimensionMismatch(
-            "$(title(cell)): expected hidden of size $((out, batch...)), or $((out,)) for the " *
-            "whole batch, got $(size(h))."))
+        size(h) in ((out,), (out, batch...)) && continue
+        shared = isempty(batch) ? ", as the input has no batch" : ", or $((out,)) for the whole batch"
+        throw(DimensionMismatch("$(title(cell)): expected hidden of size $((out, batch...))" *
+                                "$shared, got $(size(h))."))
     end
     return nothing
 end
