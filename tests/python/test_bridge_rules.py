@@ -229,6 +229,19 @@ def test_a_gradient_by_one_argument_is_differentiated_by_another() -> None:
     _assert_same(*(jax.jacfwd(jax.grad(f), 1)(a, b) for f in (bridged, reference)))
 
 
+@pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev])
+@pytest.mark.parametrize("by", [0, 1], ids=["by the lanes", "by what they share"])
+def test_gradients_of_lanes_have_derivatives(jacobian: Any, by: int) -> None:
+    bridged, reference, _ = cubic(((2,), (3,)), ((),))
+    (x, shared), _ = _points(((2,), (3,)))
+    lanes = jnp.stack([x, 2 * x, -x])
+
+    def run(f):
+        return jacobian(jax.vmap(jax.grad(f), in_axes=(0, None)), by)(lanes, shared)
+
+    _assert_same(run(bridged), run(reference))
+
+
 def test_results_are_as_strong_as_their_dtype() -> None:
     bridged, _, _ = cubic(*KINDS["scalar"])
     assert not jax.eval_shape(bridged, 2.0).weak_type
