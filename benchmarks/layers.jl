@@ -69,3 +69,9 @@ compare("MLP", PyBridge.Chain(PyBridge.Dense(256 => 256), PyBridge.BatchNorm(256
         Flux.Dense(256 => 10)), rows)
 compare("Dense 8 => 8, batch 16", PyBridge.Dense(8 => 8, relu), Flux.Dense(8 => 8, relu),
     rand(Float32, 8, 16))
+compare("Conv 2x2 1 => 1, four numbers", PyBridge.Conv((2, 2), 1 => 1), Flux.Conv((2, 2), 1 => 1),
+    rand(Float32, 2, 2, 1, 1))
+compare("MeanPool, four numbers", PyBridge.MeanPool((2, 2)), Flux.MeanPool((2, 2)),
+    rand(Float32, 2, 2, 1, 1))
+compare("Embedding 10 => 4, three indices", PyBridge.Embedding(10 => 4), Flux.Embedding(10 => 4),
+    rand(1:10, 3))

@@ -100,7 +100,7 @@ function ChainRulesCore.rrule(
     return PyBridge.assemble(tree, leaves), back
 end
 
-function PyBridge.branch_rrule(::Yota.YotaRuleConfig, f, xs...)
+function PyBridge.inner_rrule(::Yota.YotaRuleConfig, f, xs...)
     return value_and_back(f, xs...)
 end
 

@@ -33,6 +33,7 @@ const TYPES_AND_MODES = ((Float64, true),)
     include("nn_cases.jl")
     include("nn_flux.jl")
     include("nn_numerics.jl")
+    include("nn_layers.jl")
     include("nn_sequences.jl")
     include("docstrings.jl")
 end

@@ -20,7 +20,7 @@ using ChainRulesCore: ChainRulesCore, AbstractZero, HasReverseMode, NoTangent, R
     Tangent, Thunk, ZeroTangent, unthunk
 using LinearAlgebra: LinearAlgebra
 using NNlib: NNlib
-using ..PyBridge: PyBridge, branch_rrule, primal
+using ..PyBridge: PyBridge, inner_rrule, primal
 
 include("core.jl")
 include("elementwise.jl")

@@ -32,7 +32,7 @@ function ChainRulesCore.rrule(
     results, backs = Vector{Any}(undef, len), Vector{Any}(undef, len)
     start, n = carry, Val(length(carry))
     for i in order
-        out, backs[i] = branch_rrule(config, body, consts..., carry...,
+        out, backs[i] = inner_rrule(config, body, consts..., carry...,
             map(x -> forward(Primitive{:row}(), settled(x), i), xs)...)
         carry, results[i] = split_after(out, n)
     end
@@ -86,7 +86,7 @@ function ChainRulesCore.rrule(
 )
     start, backs = carry, Any[]
     while test(test_consts..., carry...)
-        carry, back = branch_rrule(config, body, body_consts..., carry...)
+        carry, back = inner_rrule(config, body, body_consts..., carry...)
         push!(backs, back)
     end
     function while_pullback(ȳ)

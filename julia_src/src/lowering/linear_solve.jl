@@ -36,7 +36,7 @@ function ChainRulesCore.rrule(
 )
     y = linear_solve(programs, matvec, vecmat, solve, transposed, b)
     x = as_tuple(y)[1:length(b)]
-    _, back = branch_rrule(config, programs[1], matvec..., x...)
+    _, back = inner_rrule(config, programs[1], matvec..., x...)
     function linear_solve_pullback(ȳ)
         given = y isa Tuple ? parts_of(unthunk(ȳ), length(y)) : (tidy(ȳ),)
         x̄ = map(filled, x, given[1:length(x)])

@@ -27,7 +27,7 @@ julia> first(PyBridge.apply(layer, params, (;), ([1.0, 2.0], [3.0])))
  63.0
 ```
 """
-struct Bilinear{F,I} <: Layer
+struct Bilinear{F,I} <: StatelessLayer
     channels::Pair{Tuple{Int,Int},Int}
     activation::F
     bias::Bool
@@ -45,7 +45,7 @@ function init(key, layer::Bilinear; T=Float32)
     return weights(key, layer, T, (out, in...), out), (;)
 end
 
-function apply(layer::Bilinear, params, state, x; key=nothing, training=:auto)
+function output(layer::Bilinear, params, x)
     one, other = x isa Tuple ? x : (x, x)
     check_pair(layer, size(one), size(other))
     (; weight) = params
@@ -55,7 +55,7 @@ function apply(layer::Bilinear, params, state, x; key=nothing, training=:auto)
                reshape(as_eltype(weight, other), 1, size(other, 1), :)
     y = dense(layer.activation, reshape(weight, size(weight, 1), :), optional_bias(params),
         reshape(products, size(one, 1) * size(other, 1), :))
-    return reshape(y, size(y, 1), batch...), state
+    return reshape(y, size(y, 1), batch...)
 end
 
 function check_pair(layer, one, other)
@@ -91,7 +91,7 @@ julia> first(PyBridge.apply(PyBridge.Scale(2), params, (;), [1.0 10.0; 1.0 10.0]
  4.0  31.0
 ```
 """
-struct Scale{N,F,I} <: Layer
+struct Scale{N,F,I} <: StatelessLayer
     size::NTuple{N,Int}
     activation::F
     bias::Bool
@@ -111,10 +111,10 @@ function init(key, layer::Scale; T=Float32)
     return layer.bias ? (; scale, bias=zeros(T, layer.size)) : (; scale), (;)
 end
 
-function apply(layer::Scale, params, state, x; key=nothing, training=:auto)
+function output(layer::Scale, params, x)
     check_leading(layer, size(x))
     y = params.scale .* as_eltype(params.scale, x)
-    return NNlib.bias_act!(layer.activation, y, optional_bias(params)), state
+    return activated(layer.activation, y, optional_bias(params))
 end
 
 function check_leading(layer, x_size)

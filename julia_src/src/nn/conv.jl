@@ -6,6 +6,9 @@ stride. Where the padding is odd, the greater half comes first.
 """
 struct SamePad end
 
+"A layer that convolves: `convolution(layer)(x, weight, dims)`, a bias for each channel, an activation."
+abstract type Convolution <: StatelessLayer end
+
 """
     Conv(kernel, in => out, activation=identity; stride=1, pad=0, dilation=1, groups=1,
          bias=true, init=glorot_uniform)
@@ -41,7 +44,7 @@ julia> size(y)
 (8, 8, 4, 2)
 ```
 """
-struct Conv{N,M,F,I} <: Layer
+struct Conv{N,M,F,I} <: Convolution
     kernel::NTuple{N,Int}
     channels::Pair{Int,Int}
     activation::F
@@ -68,13 +71,7 @@ function init(key, layer::Conv; T=Float32)
     return weights(key, layer, T, (layer.kernel..., in ÷ layer.groups, out), out), (;)
 end
 
-function apply(layer::Conv, params, state, x; key=nothing, training=:auto)
-    check_space(layer, x, length(layer.kernel))
-    check_axis(layer, x, ndims(x) - 1, first(layer.channels))
-    y = NNlib.conv(as_eltype(params.weight, x), params.weight,
-        conv_dims(layer, size(x), size(params.weight)))
-    return NNlib.bias_act!(layer.activation, y, channel_bias(params, Val(ndims(x)))), state
-end
+convolution(::Conv) = NNlib.conv
 
 function conv_dims(layer::Conv, x_size, w_size)
     return NNlib.DenseConvDims(x_size, w_size; stride=layer.stride, padding=layer.pad,
@@ -107,7 +104,7 @@ julia> size(y)
 (16, 16, 1, 2)
 ```
 """
-struct ConvTranspose{N,M,F,I} <: Layer
+struct ConvTranspose{N,M,F,I} <: Convolution
     kernel::NTuple{N,Int}
     channels::Pair{Int,Int}
     activation::F
@@ -136,13 +133,15 @@ function init(key, layer::ConvTranspose; T=Float32)
     return weights(key, layer, T, (layer.kernel..., out ÷ layer.groups, in), out), (;)
 end
 
-function apply(layer::ConvTranspose, params, state, x; key=nothing, training=:auto)
-    check_space(layer, x, length(layer.kernel))
-    check_axis(layer, x, ndims(x) - 1, first(layer.channels))
-    y = NNlib.∇conv_data(as_eltype(params.weight, x), params.weight,
-        conv_dims(layer, size(x), size(params.weight)))
-    return NNlib.bias_act!(layer.activation, y, channel_bias(params, Val(ndims(x)))), state
+convolution(::ConvTranspose) = transposed_convolution
+
+# NNlib's result has the number type of x, be the weight of dual numbers or not.
+function transposed_convolution(x, weight, dims)
+    T = promote_type(eltype(x), eltype(weight))
+    return NNlib.∇conv_data(convert(AbstractArray{T}, x), weight, dims)
 end
+ChainRulesCore.rrule(::typeof(transposed_convolution), x, weight, dims) =
+    ChainRulesCore.rrule(NNlib.∇conv_data, x, weight, dims)
 
 # The convolution whose gradient with respect to its input this is.
 function conv_dims(layer::ConvTranspose, x_size, w_size)
@@ -154,6 +153,36 @@ function conv_dims(layer::ConvTranspose, x_size, w_size)
     return NNlib.DenseConvDims(output, w_size; stride=layer.stride, padding=layer.pad,
         dilation=layer.dilation, groups=layer.groups)
 end
+
+# --- what convolutions share ----------------------------------------------------------------
+
+"The layer that has the sizes and the activation."
+setting(layer::Convolution) = layer
+
+function output(layer::Convolution, params, x)
+    dims = checked_dims(layer, params, x)
+    y = ruled(convolution(layer), as_eltype(params.weight, x), params.weight, dims)
+    return activated(setting(layer).activation, y, channel_bias(params, Val(ndims(x))))
+end
+
+function ChainRulesCore.rrule(config::RuleConfig{>:HasReverseMode}, ::typeof(output),
+    layer::Convolution, params::NamedTuple, x)
+    dims = checked_dims(layer, params, x)
+    function product_rrule(weight, x)
+        y, back = ChainRulesCore.rrule(convolution(layer), x, weight, dims)
+        return y, ȳ -> ((_, x̄, weight̄) = back(ȳ); (weight̄, x̄))
+    end
+    return affine_rrule(config, layer, params, x, setting(layer).activation,
+        channel_bias(params, Val(ndims(x))), product_rrule)
+end
+
+function checked_dims(layer, params, x)
+    (; kernel, channels) = setting(layer)
+    check_space(layer, x, length(kernel))
+    check_axis(layer, x, ndims(x) - 1, first(channels))
+    return conv_dims(layer, size(x), size(params.weight))
+end
+ChainRulesCore.@non_differentiable checked_dims(::Any, ::Any, ::Any)
 
 # --- what convolutions and pools share ------------------------------------------------------
 

@@ -20,7 +20,7 @@ julia> vec(first(PyBridge.apply(layer, params, (;), reshape([1.0, 2.0, 4.0], 3, 
  -2.0
 ```
 """
-struct CrossCor{C<:Conv} <: Layer
+struct CrossCor{C<:Conv} <: Convolution
     conv::C
 end
 function CrossCor(
@@ -32,14 +32,10 @@ end
 
 init(key, layer::CrossCor; T=Float32) = init(key, layer.conv; T)
 
-function apply(layer::CrossCor, params, state, x; key=nothing, training=:auto)
-    (; conv) = layer
-    check_space(layer, x, length(conv.kernel))
-    check_axis(layer, x, ndims(x) - 1, first(conv.channels))
-    y = NNlib.conv(as_eltype(params.weight, x), params.weight,
-        conv_dims(layer, size(x), size(params.weight)))
-    return NNlib.bias_act!(conv.activation, y, channel_bias(params, Val(ndims(x)))), state
-end
+convolution(::CrossCor) = NNlib.conv
+setting(layer::CrossCor) = layer.conv
+activation_tangent(layer::CrossCor, activation̄) =
+    Tangent{typeof(layer)}(; conv=activation_tangent(layer.conv, activation̄))
 
 function conv_dims(layer::CrossCor, x_size, w_size)
     (; stride, pad, dilation) = layer.conv

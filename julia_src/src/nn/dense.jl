@@ -29,7 +29,7 @@ julia> y
  4.5
 ```
 """
-struct Dense{F,I} <: Layer
+struct Dense{F,I} <: StatelessLayer
     channels::Pair{Int,Int}
     activation::F
     bias::Bool
@@ -44,48 +44,21 @@ function init(key, layer::Dense; T=Float32)
     return weights(key, layer, T, (out, in), out), (;)
 end
 
-function apply(layer::Dense, params, state, x; key=nothing, training=:auto)
+function output(layer::Dense, params, x)
     check_axis(layer, x, 1, first(layer.channels))
-    return connected(layer, params, x), state
+    return dense(layer.activation, params.weight, optional_bias(params), x)
 end
 
-connected(layer, params, x) = dense(layer.activation, params.weight, optional_bias(params), x)
-
-# One rule for all of it: the cost of a small layer is the number of steps that Zygote sees.
-function ChainRulesCore.rrule(config::RuleConfig{>:HasReverseMode}, ::typeof(connected), layer,
-    params::P, x::AbstractVecOrMat) where {P<:NamedTuple}
-    (; weight) = params
-    x̂ = as_eltype(weight, x)
-    y, back = ChainRulesCore.rrule(
-        config, NNlib.bias_act!, layer.activation, weight * x̂, optional_bias(params))
-    project_weight, project_x = ProjectTo(weight), ProjectTo(x)
-    function connected_pullback(ȳ)
-        _, activation, z̄, bias = back(ȳ)
-        z̄ = unthunk(z̄)
-        weight̄ = project_weight(z̄ * x̂')
-        moved = haskey(params, :bias) ? (; weight=weight̄, bias) : (; weight=weight̄)
-        return NoTangent(), Tangent{typeof(layer)}(; activation), Tangent{P}(; moved...),
-            project_x(weight' * z̄)
-    end
-    return y, connected_pullback
-end
-
-# The keywords of a call are several such steps.
-function ChainRulesCore.rrule(config::RuleConfig{>:HasReverseMode}, ::typeof(apply),
-    layer::Dense, params::NamedTuple, state, x::AbstractVecOrMat; key=nothing, training=:auto)
+function ChainRulesCore.rrule(config::RuleConfig{>:HasReverseMode}, ::typeof(output),
+    layer::Dense, params::NamedTuple, x::AbstractVecOrMat)
     check_axis(layer, x, 1, first(layer.channels))
-    y, back = ChainRulesCore.rrule(config, connected, layer, params, x)
-    function apply_pullback(cotangents)
-        ȳ = first(cotangents)
-        ȳ isa AbstractZero && return ntuple(Returns(NoTangent()), 5)
-        _, layer̄, params̄, x̄ = back(ȳ)
-        return NoTangent(), layer̄, params̄, NoTangent(), x̄
-    end
-    return (y, state), apply_pullback
+    product_rrule(weight, x) = weight * x, ȳ -> (ȳ * x', weight' * ȳ)
+    return affine_rrule(
+        config, layer, params, x, layer.activation, optional_bias(params), product_rrule)
 end
 
 function dense(activation, weight, bias, x::AbstractVecOrMat)
-    return NNlib.bias_act!(activation, weight * as_eltype(weight, x), bias)
+    return activated(activation, weight * as_eltype(weight, x), bias)
 end
 function dense(activation, weight, bias, x::AbstractArray)
     y = dense(activation, weight, bias, reshape(x, size(x, 1), :))
@@ -101,6 +74,57 @@ function weights(key, layer, T, dims, channels)
         "$(title(layer)): expected init(key, T, dims) to return an array of size $dims, got " *
         "$(size(weight))."))
     return layer.bias ? (; weight, bias=zeros(T, channels)) : (; weight)
+end
+
+"""
+    affine_rrule(config, layer, params, x, activation, bias, product_rrule) -> (y, pullback)
+
+The rule of a layer whose output is `activation.(product .+ bias)`, in one piece: what a small layer
+costs is the number of steps that Zygote sees. `product_rrule(weight, x)` is the product and its
+pullback, to the cotangents of weight and x.
+"""
+function affine_rrule(
+    config, layer, params::P, x, activation, bias, product_rrule
+) where {P<:NamedTuple}
+    (; weight) = params
+    product, product_pullback = product_rrule(weight, as_eltype(weight, x))
+    y, back = ChainRulesCore.rrule(config, activated, activation, product, bias)
+    project_weight, project_x = ProjectTo(weight), ProjectTo(x)
+    function output_pullback(ȳ)
+        _, activation̄, z̄, bias̄ = back(ȳ)
+        weight̄, x̄ = map(unthunk, product_pullback(unthunk(z̄)))
+        moved = haskey(params, :bias) ?
+            (; weight=project_weight(weight̄), bias=reshape(unthunk(bias̄), size(params.bias))) :
+            (; weight=project_weight(weight̄))
+        return NoTangent(), activation_tangent(layer, activation̄), Tangent{P}(; moved...),
+            project_x(x̄)
+    end
+    return y, output_pullback
+end
+activation_tangent(layer, activation̄) = Tangent{typeof(layer)}(; activation=activation̄)
+
+"""
+    activated(activation, y, bias)
+
+`activation.(y .+ bias)`. Functions without fields may write into `y`. NNlib's `bias_act!`, and with it
+Flux, gives no derivative by what other functions hold.
+"""
+activated(activation::F, y, bias) where {F} =
+    Base.issingletontype(F) ? NNlib.bias_act!(activation, y, bias) : activation.(y .+ bias)
+
+function ChainRulesCore.rrule(config::RuleConfig{>:HasReverseMode}, ::typeof(activated),
+    activation::F, y, bias) where {F}
+    Base.issingletontype(F) &&
+        return ChainRulesCore.rrule(config, NNlib.bias_act!, activation, y, bias)
+    shifted = y .+ bias
+    z, back = inner_rrule(config, broadcast, activation, shifted)
+    function activated_pullback(z̄)
+        _, activation̄, ȳ = map(unthunk, back(z̄))
+        shared = filter(d -> size(bias, d) == 1, ntuple(identity, ndims(y)))
+        bias̄ = bias isa Bool ? NoTangent() : reshape(sum(ȳ; dims=shared), size(bias))
+        return NoTangent(), activation̄, ȳ, bias̄
+    end
+    return z, activated_pullback
 end
 
 # `false` is what NNlib.bias_act! takes for no bias.

@@ -25,7 +25,7 @@ julia> y
  6  4
 ```
 """
-struct Embedding{I} <: Layer
+struct Embedding{I} <: StatelessLayer
     channels::Pair{Int,Int}
     init::I
 end
@@ -35,9 +35,7 @@ function init(key, layer::Embedding; T=Float32)
     return (; weight=layer.init(key, T, reverse(Tuple(layer.channels)))), (;)
 end
 
-function apply(layer::Embedding, params, state, x; key=nothing, training=:auto)
-    return embedded(params.weight, x), state
-end
+output(layer::Embedding, params, x) = embedded(params.weight, x)
 
 embedded(weight, ids) = ruled(columns, weight, ids)
 embedded(weight, hot::AbstractArray{Bool}) = dense(identity, weight, false, hot)

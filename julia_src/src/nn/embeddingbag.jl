@@ -25,7 +25,7 @@ julia> first(PyBridge.apply(layer, (weight=[1.0 2.0 6.0],), (;), [1 2; 3 2]))
  3.5  2.0
 ```
 """
-struct EmbeddingBag{R,I} <: Layer
+struct EmbeddingBag{R,I} <: StatelessLayer
     channels::Pair{Int,Int}
     reduction::R
     init::I
@@ -53,9 +53,7 @@ function init(key, layer::EmbeddingBag; T=Float32)
     return init(key, Embedding(layer.channels; layer.init); T)
 end
 
-function apply(layer::EmbeddingBag, params, state, x; key=nothing, training=:auto)
-    return bagged(layer, params.weight, x), state
-end
+output(layer::EmbeddingBag, params, x) = bagged(layer, params.weight, x)
 
 function bagged(layer, weight, x)
     check_bag(layer, x)

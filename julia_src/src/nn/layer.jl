@@ -71,6 +71,47 @@ julia> y
 function apply end
 
 """
+    StatelessLayer
+
+A layer that has no state, draws nothing and is the same in training: all of it is its
+[`output`](@ref).
+"""
+abstract type StatelessLayer <: Layer end
+
+"""
+    output(layer::StatelessLayer, params, x)
+
+The output of a [`StatelessLayer`](@ref); a layer of one's own of that kind defines this and
+[`init`](@ref). In Python any layer of one's own defines `forward`.
+
+# Examples
+```jldoctest
+julia> using PyBridge
+
+julia> PyBridge.output(PyBridge.Dense(2 => 1, abs), (weight=[1.0 -2.0], bias=[0.5]), [1.0, 3.0])
+1-element Vector{Float64}:
+ 4.5
+```
+"""
+function output end
+
+apply(layer::StatelessLayer, params, state, x; key=nothing, training=:auto) =
+    output(layer, params, x), state
+
+# The keywords of a call are several steps for Zygote, which take longer than a small layer.
+function ChainRulesCore.rrule(config::RuleConfig{>:HasReverseMode}, ::typeof(apply),
+    layer::StatelessLayer, params, state, x; key=nothing, training=:auto)
+    y, back = inner_rrule(config, output, layer, params, x)
+    function apply_pullback(cotangents)
+        ȳ = first(cotangents)
+        ȳ isa AbstractZero && return ntuple(Returns(NoTangent()), 5)
+        _, layer̄, params̄, x̄ = back(ȳ)
+        return NoTangent(), layer̄, params̄, NoTangent(), x̄
+    end
+    return (y, state), apply_pullback
+end
+
+"""
     Settled(training)
 
 A mode that a container has found for all of its layers. `resolve_training` takes it as it is:

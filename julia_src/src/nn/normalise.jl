@@ -126,7 +126,7 @@ function norm_variables(T, size, affine, track_stats)
 end
 
 activated(::typeof(identity), y) = y
-activated(activation, y) = NNlib.bias_act!(activation, y, false)
+activated(activation, y) = activated(activation, y, false)
 
 function check_norm(name, x, channels, axes)
     ndims(x) >= axes && size(x, ndims(x) - 1) == channels && return nothing

@@ -27,7 +27,7 @@ julia> vec(y)
  3.0
 ```
 """
-struct MaxPool{N,M} <: Layer
+struct MaxPool{N,M} <: StatelessLayer
     window::NTuple{N,Int}
     stride::NTuple{N,Int}
     pad::NTuple{M,Int}
@@ -55,7 +55,7 @@ julia> vec(first(PyBridge.apply(PyBridge.MeanPool((2,)), (;), (;), x)))
  2.5
 ```
 """
-struct MeanPool{N,M} <: Layer
+struct MeanPool{N,M} <: StatelessLayer
     window::NTuple{N,Int}
     stride::NTuple{N,Int}
     pad::NTuple{M,Int}
@@ -80,7 +80,7 @@ julia> size(y)
 (1, 1, 3, 2)
 ```
 """
-struct GlobalMeanPool <: Layer end
+struct GlobalMeanPool <: StatelessLayer end
 
 """
     GlobalMaxPool()
@@ -99,7 +99,7 @@ julia> size(y)
 (1, 1, 3, 2)
 ```
 """
-struct GlobalMaxPool <: Layer end
+struct GlobalMaxPool <: StatelessLayer end
 
 """
     AdaptiveMaxPool(size)
@@ -120,7 +120,7 @@ julia> vec(first(PyBridge.apply(PyBridge.AdaptiveMaxPool((2,)), (;), (;), x)))
  4.0
 ```
 """
-struct AdaptiveMaxPool{N} <: Layer
+struct AdaptiveMaxPool{N} <: StatelessLayer
     size::NTuple{N,Int}
 end
 
@@ -142,7 +142,7 @@ julia> vec(first(PyBridge.apply(PyBridge.AdaptiveMeanPool((2,)), (;), (;), x)))
  3.0
 ```
 """
-struct AdaptiveMeanPool{N} <: Layer
+struct AdaptiveMeanPool{N} <: StatelessLayer
     size::NTuple{N,Int}
 end
 
@@ -152,12 +152,15 @@ const Pool = Union{MaxPool,MeanPool,GlobalPool,AdaptivePool}
 
 init(key, ::Pool; T=Float32) = ((;), (;))
 
-function apply(layer::Pool, params, state, x; key=nothing, training=:auto)
-    return pooled(layer, x, pool_dims(layer, size(x))), state
-end
+output(layer::Pool, params, x) = ruled(pooling(layer), x, pool_dims(layer, size(x)))
 
-pooled(::Union{MaxPool,GlobalMaxPool,AdaptiveMaxPool}, x, dims) = ruled(maxima, x, dims)
-pooled(::Pool, x, dims) = NNlib.meanpool(x, dims)
+pooling(::Union{MaxPool,GlobalMaxPool,AdaptiveMaxPool}) = maxima
+pooling(::Pool) = NNlib.meanpool
+
+function ChainRulesCore.rrule(::typeof(output), layer::Pool, params, x)
+    y, back = ChainRulesCore.rrule(ruled, pooling(layer), x, pool_dims(layer, size(x)))
+    return y, ȳ -> (NoTangent(), NoTangent(), NoTangent(), back(ȳ)[3])
+end
 
 function pool_dims(layer::Union{MaxPool,MeanPool}, x_size)
     check_rank(layer, x_size, length(layer.window))

@@ -8,7 +8,13 @@
 Take all steps along the second axis of `x`, of size `(in, time, batch)`. `counts` is `nothing` or
 an array of `Bool` of size `(1, time, batch)`, false where a step is padding.
 """
-function steps(cell::FluxCell, params, x, hidden, counts)
+steps(cell::FluxCell, args...) = all_steps(cell, args...)
+steps(cell::Cell, args...) = each_step(cell, args...)
+# The rule for all steps knows no derivative by what an activation holds.
+steps(cell::RNNCell{F}, args...) where {F} =
+    Base.issingletontype(F) ? all_steps(cell, args...) : each_step(cell, args...)
+
+function all_steps(cell, params, x, hidden, counts)
     (; weight_in, weight_hidden) = params
     check_features(cell, x)
     inputs = counts === nothing ? x : ruled(blanked, x, counts)
@@ -21,7 +27,7 @@ function steps(cell::FluxCell, params, x, hidden, counts)
     return counts === nothing ? y : ruled(blanked, y, counts), unstacked(cell, last_state, out)
 end
 
-function steps(cell::Cell, params, x, hidden, counts)
+function each_step(cell, params, x, hidden, counts)
     counts === nothing || (x = ruled(without_padding, x, counts))
     ys = []
     for t in axes(x, 2)
@@ -140,6 +146,13 @@ before_hidden(::LSTMCell, state) = state[1:end÷2, :]
 
 function advance(cell::RNNCell, weight, _, gates, h)
     return NNlib.fast_act(cell.activation, gates).(gates .+ weight * h)
+end
+
+function step(cell::RNNCell, params, x, hidden)
+    check_features(cell, x)
+    product = params.weight_in * as_eltype(params.weight_in, x) .+ params.weight_hidden * hidden
+    y = activated(cell.activation, product, optional_bias(params))
+    return y, y
 end
 
 function retreat(cell::RNNCell, weight, _, gates, h, h̄)

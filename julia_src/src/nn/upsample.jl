@@ -29,7 +29,7 @@ julia> vec(first(PyBridge.apply(PyBridge.Upsample(:bilinear; size=(3, 1)), (;), 
  1.0
 ```
 """
-struct Upsample{S,T} <: Layer
+struct Upsample{S,T} <: StatelessLayer
     mode::Symbol
     scale::S
     size::T
@@ -49,11 +49,10 @@ Upsample(scale, mode::Symbol=:nearest) = Upsample(mode; scale)
 
 init(key, ::Upsample; T=Float32) = ((;), (;))
 
-function apply(layer::Upsample, params, state, x; key=nothing, training=:auto)
+function output(layer::Upsample, params, x)
     wanted = upsampled_size(layer, size(x))
-    layer.mode === :nearest &&
-        return ruled(repeated, x, wanted .÷ size(x)[1:end-2]), state
-    return stretched(x, wanted), state
+    layer.mode === :nearest && return ruled(repeated, x, wanted .÷ size(x)[1:end-2])
+    return stretched(x, wanted)
 end
 
 function upsampled_size(layer, x_size)
@@ -148,7 +147,7 @@ julia> reshape(first(PyBridge.apply(PyBridge.PixelShuffle(2), (;), (;), x)), 2, 
  2.0  4.0
 ```
 """
-struct PixelShuffle <: Layer
+struct PixelShuffle <: StatelessLayer
     factor::Int
     function PixelShuffle(factor)
         factor > 0 || throw(ArgumentError(
@@ -159,12 +158,12 @@ end
 
 init(key, ::PixelShuffle; T=Float32) = ((;), (;))
 
-function apply(layer::PixelShuffle, params, state, x; key=nothing, training=:auto)
+function output(layer::PixelShuffle, params, x)
     r, axes = layer.factor, ndims(x) - 2
     check_channels(layer, size(x))
     space, channels, batch = size(x)[1:axes], size(x, axes + 1) ÷ r^axes, size(x, axes + 2)
     parts = reshape(x, space..., ntuple(Returns(r), axes)..., channels, batch)
-    return reshape(permutedims(parts, interleaved(axes)), (space .* r)..., channels, batch), state
+    return reshape(permutedims(parts, interleaved(axes)), (space .* r)..., channels, batch)
 end
 
 # Each r in front of its axis.

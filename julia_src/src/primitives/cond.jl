@@ -64,17 +64,17 @@ function check_elementwise(pred, xs)
 end
 
 """
-    branch_rrule(config, f, xs...) -> (y, pullback)
+    inner_rrule(config, f, xs...) -> (y, pullback)
 
-Run a branch under the AD system that `config` stands for. Back ends whose `rrule_via_ad`
-is not fit for branches replace it.
+Run a function that a rule calls, such as a branch, under the AD system that `config` stands for.
+Back ends whose `rrule_via_ad` is not fit for that replace it.
 """
-branch_rrule(config::RuleConfig, f, xs...) = rrule_via_ad(config, f, xs...)
+inner_rrule(config::RuleConfig, f, xs...) = rrule_via_ad(config, f, xs...)
 
 function ChainRulesCore.rrule(
     config::RuleConfig{>:HasReverseMode}, ::typeof(cond), pred::Bool, f, g, xs...
 )
-    y, back = branch_rrule(config, pred ? f : g, xs...)
+    y, back = inner_rrule(config, pred ? f : g, xs...)
     function cond_pullback(ȳ)
         branch, operands... = back(ȳ)
         return (NoTangent(), NoTangent(), pred ? branch : NoTangent(),
@@ -110,7 +110,7 @@ end
 
 function elementwise_rrule(config, f, places, xs)
     pairs = map(places) do i
-        branch_rrule(config, f, map(x -> x isa AbstractArray ? x[i] : x, xs)...)
+        inner_rrule(config, f, map(x -> x isa AbstractArray ? x[i] : x, xs)...)
     end
     # An empty `map` has no element type to offer; Union{} promotes to the other branch's.
     ys = isempty(pairs) ? Union{}[] : map(first, pairs)

@@ -37,7 +37,7 @@ function ChainRulesCore.rrule(
     config::RuleConfig{>:HasReverseMode}, ::typeof(switch), index::Integer, branches::Tuple,
     xs...
 )
-    y, back = branch_rrule(config, pick(index, branches), xs...)
+    y, back = inner_rrule(config, pick(index, branches), xs...)
     taken = clamp(index, 1, length(branches))
     function switch_pullback(ȳ)
         branch, operands... = back(ȳ)
