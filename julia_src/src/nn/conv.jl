@@ -217,6 +217,11 @@ function check_groups(name, (in, out), groups)
     throw(ArgumentError("$name: expected groups to divide $in and $out channels, got $groups."))
 end
 
+# On Julia 1.12 Zygote differentiates none of them twice, where the function makes the layer.
+ChainRulesCore.@non_differentiable each_axis(::Any, ::Any)
+ChainRulesCore.@non_differentiable padding(::Any, ::Any, ::Any)
+ChainRulesCore.@non_differentiable check_groups(::Any, ::Any, ::Any)
+
 function check_space(layer, x, axes)
     ndims(x) == axes + 2 && return nothing
     throw(DimensionMismatch(

@@ -77,10 +77,14 @@ leading(size::Dims, next::Integer, rest...) = leading((size..., Int(next)), rest
 init(key, layer::LayerNorm; T=Float32) = norm_variables(T, layer.size, layer.affine, false)
 
 function apply(layer::LayerNorm, params, state, x; key=nothing, training=:auto, mask=nothing)
-    foreach(axis -> check_axis(layer, x, axis, layer.size[axis]), eachindex(layer.size))
+    check_first_axes(layer, x)
     y, state = layernorm(params, state, x; layer.size, layer.eps, mask)
     return activated(layer.activation, y), state
 end
+
+check_first_axes(layer, x) =
+    foreach(axis -> check_axis(layer, x, axis, layer.size[axis]), eachindex(layer.size))
+ChainRulesCore.@non_differentiable check_first_axes(::Any, ::Any)
 
 # Each instance is one cell; scale and bias run along it.
 const EACH_INSTANCE = Sharing(false, 1)
