@@ -12,7 +12,7 @@ insert!(LOAD_PATH, 2, joinpath(dirname(@__DIR__), "julia_src"))
 using Flux: Flux
 using NNlib: relu
 using Printf: @printf
-using PyBridge: PyBridge
+using PyBridge: PyBridge, apply
 using Zygote: Zygote
 
 "Seconds and bytes of a call: the least of several runs of at least a millisecond."
@@ -28,7 +28,9 @@ function compare(name, twin, flux, x)
     key = (0x00000000, 0x00000002)
     settled = PyBridge.Settled(true)
     Flux.trainmode!(flux)
-    ours(params, x) = first(PyBridge.apply(twin, params, state, x; key, training=settled))
+    # By its name alone: Zygote looks `PyBridge.apply` up in each call, which takes longer than a
+    # small layer.
+    ours(params, x) = first(apply(twin, params, state, x; key, training=settled))
     pairs = (
         "forward" => (() -> ours(params, x), () -> flux(x)),
         "gradient" => (() -> Zygote.gradient((p, x) -> sum(ours(p, x)), params, x),

@@ -311,6 +311,31 @@ end
         key, PyBridge.Dense(2 => 1; init=(key, T, dims) -> zeros(T, 1)))
 end
 
+@testset "nn: inputs that leave nothing" begin
+    key = (UInt32(0), UInt32(0))
+    run(layer, x) = first(PyBridge.apply(layer, PyBridge.init(key, layer; T=Float64)..., x))
+    convs = (PyBridge.Conv((3,), 2 => 1; dilation=2), PyBridge.DepthwiseConv((5,), 2 => 2),
+        PyBridge.CrossCor((5,), 2 => 1), PyBridge.ConvTranspose((2,), 2 => 1; pad=3))
+    pools = (PyBridge.MaxPool((6,); pad=0), PyBridge.MeanPool((8,); pad=1), PyBridge.AdaptiveMaxPool((5,)))
+    all_of_space = (PyBridge.GlobalMeanPool(), PyBridge.GlobalMaxPool())
+    refused = [[(layer, (n, 2, 1)) for layer in (convs..., pools...) for n in (0, 4)];
+        [(layer, (0, 2, 1)) for layer in (all_of_space..., PyBridge.MaxPool((2,); pad=1))];
+        [(layer, (4, 2)) for layer in (convs..., pools..., all_of_space...)];
+        [(layer, (9, 2, 0)) for layer in convs];
+        (PyBridge.MultiHeadAttention(2; nheads=1), (2, 0, 3))]
+    for (layer, size) in refused
+        name = string(nameof(typeof(layer)))
+        @test_throws "$name: expected" run(layer, ones(size))
+    end
+    # What is as large as its window has one element of output.
+    @test size(run(convs[1], ones(5, 2, 1))) == size(run(pools[2], ones(6, 1, 1))) == (1, 1, 1)
+    @test size(run(convs[4], ones(6, 2, 1))) == (1, 1, 1)
+    @test size(run(pools[1], ones(6, 2, 0))) == (1, 2, 0)
+    for layer in (DENSE, PyBridge.Maxout(DENSE, DENSE), PyBridge.WeightNorm(DENSE))
+        @test size(run(layer, ones(3, 0, 5))) == (4, 0, 5)
+    end
+end
+
 @testset "nn: initialisers" begin
     key = (UInt32(0), UInt32(42))
     dims = (3, 3, 20, 40)

@@ -95,10 +95,11 @@ queries_keys_values(x::Tuple{Any,Any,Any}) = x
 function check_attention(layer, sizes)
     expected = map(child -> first(child.channels), Tuple(layer.layers)[1:3])
     all(length.(sizes) .== 3) && map(first, sizes) == expected &&
-        allequal(map(last, sizes)) && sizes[2][2] == sizes[3][2] && return nothing
+        allequal(map(last, sizes)) && sizes[2][2] == sizes[3][2] > 0 && return nothing
     throw(DimensionMismatch(
         "MultiHeadAttention: expected queries, keys and values of sizes (features, length, batch) " *
-        "with $expected features, one batch size, and as many keys as values, got $sizes."))
+        "with $expected features, one batch size, and as many keys as values, one or more, got " *
+        "$sizes."))
 end
 ChainRulesCore.@non_differentiable check_attention(::Any, ::Any)
 

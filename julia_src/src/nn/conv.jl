@@ -74,10 +74,10 @@ end
 convolution(::Conv) = NNlib.conv
 
 function conv_dims(layer::Conv, x_size, w_size)
+    check_window(layer, x_size, layer.kernel, layer.stride, layer.pad, layer.dilation)
     return NNlib.DenseConvDims(x_size, w_size; stride=layer.stride, padding=layer.pad,
         dilation=layer.dilation, groups=layer.groups)
 end
-ChainRulesCore.@non_differentiable conv_dims(::Any...)
 
 """
     ConvTranspose(kernel, in => out, activation=identity; stride=1, pad=0, outpad=0,
@@ -149,6 +149,7 @@ function conv_dims(layer::ConvTranspose, x_size, w_size)
         (x_size[i] - 1) * layer.stride[i] + 1 + (layer.kernel[i] - 1) * layer.dilation[i] -
         layer.pad[2i-1] - layer.pad[2i] + layer.outpad[i]
     end
+    check_space(layer, x_size, space)
     output = (space..., last(layer.channels), x_size[end])
     return NNlib.DenseConvDims(output, w_size; stride=layer.stride, padding=layer.pad,
         dilation=layer.dilation, groups=layer.groups)
@@ -178,8 +179,11 @@ end
 
 function checked_dims(layer, params, x)
     (; kernel, channels) = setting(layer)
-    check_space(layer, x, length(kernel))
+    check_rank(layer, size(x), length(kernel))
     check_axis(layer, x, ndims(x) - 1, first(channels))
+    size(x, ndims(x)) > 0 || throw(DimensionMismatch(
+        "$(title(layer)): expected one example or more, got size $(size(x)). NNlib has no " *
+        "convolution of none."))
     return conv_dims(layer, size(x), size(params.weight))
 end
 ChainRulesCore.@non_differentiable checked_dims(::Any, ::Any, ::Any)
@@ -222,10 +226,28 @@ ChainRulesCore.@non_differentiable each_axis(::Any, ::Any)
 ChainRulesCore.@non_differentiable padding(::Any, ::Any, ::Any)
 ChainRulesCore.@non_differentiable check_groups(::Any, ::Any, ::Any)
 
-function check_space(layer, x, axes)
-    ndims(x) == axes + 2 && return nothing
+# Called where derivatives are not asked for.
+
+function check_rank(layer, x_size, axes)
+    length(x_size) == axes + 2 && return nothing
     throw(DimensionMismatch(
         "$(title(layer)): expected an input with $(axes + 2) axes, (space..., channels, batch), " *
-        "got size $(size(x))."))
+        "got size $x_size."))
 end
-ChainRulesCore.@non_differentiable check_space(::Any...)
+
+"Check that windows fit into an input with its padding."
+function check_window(layer, x_size, window, stride, pad, dilation)
+    space = ntuple(length(window)) do i
+        room = x_size[i] + pad[2i-1] + pad[2i] - (window[i] - 1) * dilation[i] - 1
+        fld(room, stride[i]) + 1
+    end
+    return check_space(layer, x_size, space)
+end
+
+function check_space(layer, x_size, space)
+    given = x_size[1:end-2]
+    all(>(0), (given..., space...)) && return nothing
+    throw(DimensionMismatch(
+        "$(title(layer)): expected one element of output or more along each axis, got $space " *
+        "for an input of $given."))
+end

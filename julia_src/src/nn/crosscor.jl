@@ -38,7 +38,8 @@ activation_tangent(layer::CrossCor, activation̄) =
     Tangent{typeof(layer)}(; conv=activation_tangent(layer.conv, activation̄))
 
 function conv_dims(layer::CrossCor, x_size, w_size)
-    (; stride, pad, dilation) = layer.conv
+    (; kernel, stride, pad, dilation) = layer.conv
+    check_window(layer, x_size, kernel, stride, pad, dilation)
     return NNlib.DenseConvDims(
         x_size, w_size; stride, padding=pad, dilation, flipkernel=true)
 end

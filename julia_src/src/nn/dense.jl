@@ -62,7 +62,7 @@ function dense(activation, weight, bias, x::AbstractVecOrMat)
 end
 function dense(activation, weight, bias, x::AbstractArray)
     y = dense(activation, weight, bias, reshape(x, size(x, 1), :))
-    return reshape(y, :, Base.tail(size(x))...)
+    return reshape(y, size(y, 1), Base.tail(size(x))...)
 end
 
 # --- what layers with a weight and a bias share ---------------------------------------------

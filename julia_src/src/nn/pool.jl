@@ -164,6 +164,7 @@ end
 
 function pool_dims(layer::Union{MaxPool,MeanPool}, x_size)
     check_rank(layer, x_size, length(layer.window))
+    check_window(layer, x_size, layer.window, layer.stride, layer.pad, map(one, layer.window))
     return NNlib.PoolDims(x_size, layer.window; stride=layer.stride, padding=layer.pad)
 end
 function pool_dims(layer::AdaptivePool, x_size)
@@ -174,13 +175,12 @@ function pool_dims(layer::AdaptivePool, x_size)
     stride = space .÷ layer.size
     return NNlib.PoolDims(x_size, space .- (layer.size .- 1) .* stride; stride)
 end
-pool_dims(::GlobalPool, x_size) = NNlib.PoolDims(x_size, x_size[1:end-2])
-
-function check_rank(layer, x_size, axes)
-    length(x_size) == axes + 2 && return nothing
-    throw(DimensionMismatch(
-        "$(title(layer)): expected an input with $(axes + 2) axes, (space..., channels, batch), " *
+function pool_dims(layer::GlobalPool, x_size)
+    space = x_size[1:end-2]
+    !isempty(space) && all(>(0), space) || throw(DimensionMismatch(
+        "$(title(layer)): expected an input (space..., channels, batch) with elements in space, " *
         "got size $x_size."))
+    return NNlib.PoolDims(x_size, space)
 end
 ChainRulesCore.@non_differentiable pool_dims(::Any, ::Any)
 
