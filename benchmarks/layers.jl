@@ -4,8 +4,9 @@
 #
 # where ENV is an environment with Flux and what Project.toml lists.
 #
-# Each figure is the least of many in one run; the gradient is Zygote's, of a sum over the output,
-# with respect to parameters and input. Ratios below one are in the twin's favour.
+# Each figure is the least of many in one run, a layer and Flux's in turn. Both passes are those of
+# training; the gradient is Zygote's, of a sum over the output, with respect to parameters and
+# input. Ratios below one are in the twin's favour.
 
 insert!(LOAD_PATH, 2, joinpath(dirname(@__DIR__), "julia_src"))
 
@@ -15,12 +16,16 @@ using Printf: @printf
 using PyBridge: PyBridge, apply
 using Zygote: Zygote
 
-"Seconds and bytes of a call: the least of several runs of at least a millisecond."
-function cost(f)
-    f()
-    repeats = max(1, ceil(Int, 1e-3 / max(@elapsed(f()), 1e-9)))
-    seconds = minimum(_ -> @elapsed(foreach(_ -> f(), 1:repeats)), 1:25) / repeats
-    return seconds, @allocated(f())
+"Seconds and bytes of each call, the least of many runs of a millisecond or more, taken in turn."
+function costs(calls...)
+    repeats = map(calls) do f
+        f()
+        max(1, ceil(Int, 1e-3 / max(@elapsed(f()), 1e-9)))
+    end
+    run(f, n) = @elapsed(foreach(_ -> f(), 1:n)) / n
+    seconds = reduce((least, _) -> map(min, least, map(run, calls, repeats)), 1:25;
+        init=map(run, calls, repeats))
+    return map((s, f) -> (s, @allocated(f())), seconds, calls)
 end
 
 function compare(name, twin, flux, x)
@@ -37,7 +42,7 @@ function compare(name, twin, flux, x)
             () -> Zygote.gradient((m, x) -> sum(m(x)), flux, x)),
     )
     for (what, (mine, theirs)) in pairs
-        (seconds, bytes), (other_seconds, other_bytes) = cost(mine), cost(theirs)
+        (seconds, bytes), (other_seconds, other_bytes) = costs(mine, theirs)
         @printf("| %s | %s | %.1f us | %.2f | %.2f |\n", name, what, 1e6seconds,
             seconds / other_seconds, bytes / max(other_bytes, 1))
     end
