@@ -44,7 +44,7 @@ class LayerNorm(Layer):
         precision. `mask=` as for `BatchNorm`.
 
     Raises:
-        ArgumentValueError: the last axes have another size.
+        ArgumentValueError: there are no sizes, or the last axes have others.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -69,6 +69,15 @@ class LayerNorm(Layer):
         """Check the configuration."""
         sizes = self.size if isinstance(self.size, tuple | list) else (self.size,)
         sizes = tuple(positive("LayerNorm", "size", size) for size in sizes)
+        if not sizes:
+            raise ArgumentValueError(
+                explain(
+                    "LayerNorm",
+                    expected="one size or more",
+                    got="()",
+                    fix="Each number less its own mean would be 0.",
+                )
+            )
         size = sizes if len(sizes) != 1 else sizes[0]
         settle(self, size=size, eps=checked_eps("LayerNorm", self.eps))
 

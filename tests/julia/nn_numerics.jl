@@ -311,6 +311,57 @@ end
         key, PyBridge.Dense(2 => 1; init=(key, T, dims) -> zeros(T, 1)))
 end
 
+@testset "nn: options that make no layer" begin
+    P = PyBridge
+    refused = (
+        "Dense" => (() -> P.Dense(0 => 2), () -> P.Dense(2 => -1)),
+        "Conv" => (() -> P.Conv((0,), 1 => 1), () -> P.Conv((), 1 => 1), () -> P.Conv((2,), 1 => 0),
+            () -> P.Conv((2,), 2 => 2; groups=0), () -> P.DepthwiseConv((2,), 0 => 0)),
+        "ConvTranspose" => (() -> P.ConvTranspose((-1,), 1 => 1), () -> P.ConvTranspose((2,), 0 => 1),
+            () -> P.ConvTranspose((2, 2), 1 => 1; stride=(3, 2), outpad=2)),
+        "stride" => (() -> P.Conv((2,), 1 => 1; stride=0), () -> P.CrossCor((2,), 1 => 1; dilation=0),
+            () -> P.ConvTranspose((2,), 1 => 1; outpad=-1), () -> P.MeanPool((2,); stride=-1)),
+        "pad" => (() -> P.Conv((2,), 1 => 1; pad=-1), () -> P.MeanPool((2,); pad=(0, -1)),
+            () -> P.MaxPool((2,); pad=1.0)),
+        "MaxPool" => (() -> P.MaxPool((0,)), () -> P.MaxPool(()), () -> P.MaxPool((2, 3); pad=2)),
+        "MeanPool" => (() -> P.MeanPool((2, -2)),),
+        "AdaptiveMaxPool" => (() -> P.AdaptiveMaxPool((0,)), () -> P.AdaptiveMaxPool(())),
+        "AdaptiveMeanPool" => (() -> P.AdaptiveMeanPool((2, -1)),),
+        "Embedding" => (() -> P.Embedding(0 => 2),), "EmbeddingBag" => (() -> P.EmbeddingBag(2 => 0),),
+        "BatchNorm" => (() -> P.BatchNorm(0), () -> P.BatchNorm(2; eps=-1e-5),
+            () -> P.BatchNorm(2; eps=NaN), () -> P.BatchNorm(2; momentum=1.1)),
+        "InstanceNorm" => (() -> P.InstanceNorm(-1), () -> P.InstanceNorm(2; momentum=-0.1)),
+        "GroupNorm" => (() -> P.GroupNorm(0, 1), () -> P.GroupNorm(4, 0), () -> P.GroupNorm(4, -2),
+            () -> P.GroupNorm(4, 2; eps=-1.0)),
+        "LayerNorm" => (() -> P.LayerNorm(2, 0), () -> P.LayerNorm(2; eps=NaN)),
+        "Scale" => (() -> P.Scale(0), () -> P.Scale(2, -1, tanh)),
+        "Bilinear" => (() -> P.Bilinear(0 => 2), () -> P.Bilinear((2, 1) => 0)),
+        "RNNCell" => (() -> P.RNN(0 => 2),), "LSTMCell" => (() -> P.LSTM(2 => 0),),
+        "GRUCell" => (() -> P.GRU(2 => -1),), "GRUv3Cell" => (() -> P.GRUv3Cell(-2 => 1),),
+        "MultiHeadAttention" => (() -> P.MultiHeadAttention(4; nheads=0),
+            () -> P.MultiHeadAttention(4; nheads=-2)))
+    for (name, makes) in refused, make in makes
+        @test_throws ArgumentError make()
+        @test_throws "$name" make()
+    end
+    for layer in (P.MaxPool((2, 3); pad=(1, 2)), P.MeanPool((2,); pad=2),
+        P.ConvTranspose((2, 2), 1 => 1; stride=(3, 2), outpad=(2, 1)), P.BatchNorm(1; eps=0, momentum=1),
+        P.Conv((2,), 1 => 1; pad=(0, 1)), P.ConvTranspose((2,), 1 => 1; stride=3, pad=P.SamePad()))
+
+        @test layer isa P.Layer
+    end
+    # Numbers of other types.
+    three, tiny = Int32(3), 1.0f-5
+    @test P.Dense(three => 2) == P.Dense(3 => 2)
+    @test P.Bilinear((three, 3) => 2) == P.Bilinear(3 => 2)
+    @test P.LSTMCell(three => 2) == P.LSTMCell(3 => 2)
+    @test P.Conv((2,), three => three; groups=three) == P.Conv((2,), 3 => 3; groups=3)
+    @test P.MultiHeadAttention(three; nheads=three) == P.MultiHeadAttention(3; nheads=3)
+    @test P.InstanceNorm(three; eps=tiny, momentum=1) == P.InstanceNorm(3; eps=Float64(tiny), momentum=1.0)
+    @test P.GroupNorm(three, three; eps=0) == P.GroupNorm(3, 3; eps=0.0)
+    @test P.LayerNorm(three; eps=tiny) == P.LayerNorm(3; eps=Float64(tiny))
+end
+
 @testset "nn: inputs that leave nothing" begin
     key = (UInt32(0), UInt32(0))
     run(layer, x) = first(PyBridge.apply(layer, PyBridge.init(key, layer; T=Float64)..., x))

@@ -297,6 +297,7 @@ ERRORS = {
     "channels, a float": (lambda: nn.BatchNorm(2.5), "positive integer as channels"),
     "groups": (lambda: nn.GroupNorm(4, 3), "divides 4 channels"),
     "eps": (lambda: nn.LayerNorm(3, eps=-1), "eps >= 0"),
+    "no axes": (lambda: nn.LayerNorm(()), "one size or more"),
     "momentum": (lambda: nn.BatchNorm(3, momentum=1.5), r"momentum in \[0, 1\]"),
     "wrong channels": (
         lambda: nn.BatchNorm(3).apply(*nn.BatchNorm(3).init(KEY), jnp.ones((4, 2))),

@@ -44,6 +44,7 @@ function MultiHeadAttention(
     dims; nheads=8, bias=false, init=glorot_uniform, dropout_prob=0
 )
     q, k, v, qk, inner, out = attention_sizes(dims)
+    nheads = positive(:MultiHeadAttention, nheads)
     all(n -> n % nheads == 0, (qk, inner)) || throw(ArgumentError(
         "MultiHeadAttention: expected sizes that $nheads heads divide, got $((qk, inner))."))
     layers = (q_proj=Dense(q => qk; bias, init), k_proj=Dense(k => qk; bias, init),

@@ -75,6 +75,9 @@ function BatchNorm(
     channels::Integer, activation=identity; affine=true, track_stats=true, eps=1e-5,
     momentum=0.1
 )
+    channels = positive(:BatchNorm, channels)
+    eps = checked_eps(:BatchNorm, eps)
+    momentum = checked_momentum(:BatchNorm, momentum)
     return BatchNorm(channels, activation, affine, track_stats, eps, momentum)
 end
 

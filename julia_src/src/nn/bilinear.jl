@@ -37,7 +37,8 @@ function Bilinear(
     (in, out)::Pair, activation=identity; bias=true, init=glorot_uniform
 )
     both = in isa Integer ? (Int(in), Int(in)) : in
-    return Bilinear(both => Int(out), activation, bias, init)
+    in1, in2, out = positive(:Bilinear, (both..., out))
+    return Bilinear((in1, in2) => out, activation, bias, init)
 end
 
 function init(key, layer::Bilinear; T=Float32)
@@ -100,7 +101,7 @@ end
 function Scale(n::Integer, rest...; bias=true, init=ones_init)
     plain = isempty(rest) || last(rest) isa Integer
     sizes = plain ? (n, rest...) : (n, rest[1:end-1]...)
-    return Scale(Dims(sizes), plain ? identity : last(rest), bias, init)
+    return Scale(positive(:Scale, sizes), plain ? identity : last(rest), bias, init)
 end
 
 function init(key, layer::Scale; T=Float32)

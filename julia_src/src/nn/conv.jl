@@ -59,7 +59,9 @@ function Conv(
     kernel::Dims{N}, channels::Channels, activation=identity; stride=1, pad=0, dilation=1,
     groups=1, bias=true, init=glorot_uniform
 ) where {N}
-    check_groups(:Conv, channels, groups)
+    kernel = positive(:Conv, kernel)
+    channels = positive(:Conv, channels)
+    groups = checked_groups(:Conv, channels, groups)
     dilation = each_axis(Val(N), dilation)
     pads = padding(pad, kernel, dilation)
     return Conv(kernel, channels, activation, each_axis(Val(N), stride), pads, dilation,
@@ -120,12 +122,16 @@ function ConvTranspose(
     kernel::Dims{N}, channels::Channels, activation=identity; stride=1, pad=0, outpad=0,
     dilation=1, groups=1, bias=true, init=glorot_uniform
 ) where {N}
-    check_groups(:ConvTranspose, channels, groups)
+    kernel = positive(:ConvTranspose, kernel)
+    channels = positive(:ConvTranspose, channels)
+    groups = checked_groups(:ConvTranspose, channels, groups)
     stride, dilation = each_axis(Val(N), stride), each_axis(Val(N), dilation)
+    outpad = each_axis(Val(N), outpad, 0)
+    check_outpad(outpad, stride)
     # The stride's gaps are room that the kernel has already.
     pads = padding(pad, pad isa SamePad ? kernel .- stride .+ 1 : kernel, dilation)
-    return ConvTranspose(kernel, channels, activation, stride, pads,
-        each_axis(Val(N), outpad), dilation, groups, bias, init)
+    return ConvTranspose(
+        kernel, channels, activation, stride, pads, outpad, dilation, groups, bias, init)
 end
 
 function init(key, layer::ConvTranspose; T=Float32)
@@ -188,66 +194,35 @@ function checked_dims(layer, params, x)
 end
 ChainRulesCore.@non_differentiable checked_dims(::Any, ::Any, ::Any)
 
-# --- what convolutions and pools share ------------------------------------------------------
-
 "The bias along the last axis but one of an array with `N` axes."
 function channel_bias(params, ::Val{N}) where {N}
     bias = optional_bias(params)
     return bias isa Bool ? bias : reshape(bias, ntuple(Returns(1), N - 2)..., :, 1)
 end
 
-each_axis(::Val{N}, x::Integer) where {N} = ntuple(Returns(Int(x)), N)
-each_axis(::Val{N}, x::Dims{N}) where {N} = x
-function each_axis(::Val{N}, x) where {N}
+# --- what convolutions and pools share ------------------------------------------------------
+
+"An option of each of `N` axes of space, none below `least`."
+function each_axis(::Val{N}, x, least=1) where {N}
+    sizes = x isa Integer ? ntuple(Returns(Int(x)), N) : x
+    sizes isa Dims{N} && all(>=(least), sizes) && return sizes
     throw(ArgumentError(
-        "stride, dilation, outpad: expected an integer or a tuple of $N of them, got $x."))
+        "stride, dilation, outpad: expected an integer of at least $least or a tuple of $N of " *
+        "them, got $x."))
 end
+ChainRulesCore.@non_differentiable each_axis(::Any...)
 
 "Padding before and after each axis, in one tuple."
-padding(pad::Integer, ::Dims{N}, dilation) where {N} = ntuple(Returns(Int(pad)), 2N)
-function padding(pad::Dims{M}, ::Dims{N}, dilation) where {M,N}
-    M == 2N && return pad
-    M == N && return ntuple(i -> pad[cld(i, 2)], 2N)
+function padding(pad, ::Dims{N}, dilation) where {N}
+    sides = pad isa Dims{N} ? ntuple(i -> pad[cld(i, 2)], 2N) :
+        pad isa Integer ? ntuple(Returns(Int(pad)), 2N) : pad
+    sides isa Dims{2N} && all(>=(0), sides) && return sides
     throw(ArgumentError(
-        "pad: expected an integer, a tuple of $N or $(2N) of them, or SamePad(), got $pad."))
+        "pad: expected an integer of at least 0, a tuple of $N or $(2N) of them, or SamePad(), " *
+        "got $pad."))
 end
 function padding(::SamePad, kernel::Dims{N}, dilation) where {N}
     amount = @. kernel + (kernel - 1) * (dilation - 1) - 1
     return ntuple(i -> isodd(i) ? cld(amount[cld(i, 2)], 2) : fld(amount[cld(i, 2)], 2), 2N)
 end
-
-function check_groups(name, (in, out), groups)
-    in % groups == 0 && out % groups == 0 && return nothing
-    throw(ArgumentError("$name: expected groups to divide $in and $out channels, got $groups."))
-end
-
-# On Julia 1.12 Zygote differentiates none of them twice, where the function makes the layer.
-ChainRulesCore.@non_differentiable each_axis(::Any, ::Any)
 ChainRulesCore.@non_differentiable padding(::Any, ::Any, ::Any)
-ChainRulesCore.@non_differentiable check_groups(::Any, ::Any, ::Any)
-
-# Called where derivatives are not asked for.
-
-function check_rank(layer, x_size, axes)
-    length(x_size) == axes + 2 && return nothing
-    throw(DimensionMismatch(
-        "$(title(layer)): expected an input with $(axes + 2) axes, (space..., channels, batch), " *
-        "got size $x_size."))
-end
-
-"Check that windows fit into an input with its padding."
-function check_window(layer, x_size, window, stride, pad, dilation)
-    space = ntuple(length(window)) do i
-        room = x_size[i] + pad[2i-1] + pad[2i] - (window[i] - 1) * dilation[i] - 1
-        fld(room, stride[i]) + 1
-    end
-    return check_space(layer, x_size, space)
-end
-
-function check_space(layer, x_size, space)
-    given = x_size[1:end-2]
-    all(>(0), (given..., space...)) && return nothing
-    throw(DimensionMismatch(
-        "$(title(layer)): expected one element of output or more along each axis, got $space " *
-        "for an input of $given."))
-end

@@ -36,6 +36,7 @@ struct Dense{F,I} <: StatelessLayer
     init::I
 end
 function Dense(channels::Channels, activation=identity; bias=true, init=glorot_uniform)
+    channels = positive(:Dense, channels)
     return Dense(channels, activation, bias, init)
 end
 
@@ -147,13 +148,3 @@ function ChainRulesCore.rrule(::typeof(as_eltype), weight, x)
     return as_eltype(weight, x), x̄ -> (NoTangent(), NoTangent(), project(unthunk(x̄)))
 end
 
-title(layer) = nameof(typeof(layer))
-
-function check_axis(layer, x, axis, expected)
-    0 < axis <= ndims(x) && size(x, axis) == expected && return nothing
-    throw(DimensionMismatch(
-        "$(title(layer)): expected an input with size $expected along axis $axis, got size " *
-        "$(size(x)). Channels are the last axis but one, and features of a Dense layer the " *
-        "first."))
-end
-ChainRulesCore.@non_differentiable check_axis(::Any...)

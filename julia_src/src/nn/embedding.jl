@@ -29,7 +29,10 @@ struct Embedding{I} <: StatelessLayer
     channels::Pair{Int,Int}
     init::I
 end
-Embedding(channels::Channels; init=normal_init) = Embedding(channels, init)
+function Embedding(channels::Channels; init=normal_init)
+    channels = positive(:Embedding, channels)
+    return Embedding(channels, init)
+end
 
 function init(key, layer::Embedding; T=Float32)
     return (; weight=layer.init(key, T, reverse(Tuple(layer.channels)))), (;)

@@ -30,8 +30,10 @@ struct EmbeddingBag{R,I} <: StatelessLayer
     reduction::R
     init::I
 end
-EmbeddingBag(channels::Channels, reduction=mean_along; init=normal_init) =
-    EmbeddingBag(channels, reduction, init)
+function EmbeddingBag(channels::Channels, reduction=mean_along; init=normal_init)
+    channels = positive(:EmbeddingBag, channels)
+    return EmbeddingBag(channels, reduction, init)
+end
 
 """
     mean_along(x; dims)

@@ -48,8 +48,9 @@ end
 function GroupNorm(
     channels::Integer, groups::Integer, activation=identity; affine=true, eps=1e-5
 )
-    channels % groups == 0 || throw(ArgumentError(
-        "GroupNorm: expected groups to divide $channels channels, got $groups."))
+    channels = positive(:GroupNorm, channels)
+    groups = checked_groups(:GroupNorm, channels, groups)
+    eps = checked_eps(:GroupNorm, eps)
     return GroupNorm(channels, groups, activation, affine, eps)
 end
 

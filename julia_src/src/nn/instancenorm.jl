@@ -50,6 +50,9 @@ function InstanceNorm(
     channels::Integer, activation=identity; affine=false, track_stats=false, eps=1e-5,
     momentum=0.1
 )
+    channels = positive(:InstanceNorm, channels)
+    eps = checked_eps(:InstanceNorm, eps)
+    momentum = checked_momentum(:InstanceNorm, momentum)
     return InstanceNorm(channels, activation, affine, track_stats, eps, momentum)
 end
 

@@ -65,6 +65,8 @@ struct LayerNorm{N,F} <: Layer
     eps::Float64
 end
 function LayerNorm(size::Dims, activation=identity; affine=true, eps=1e-5)
+    size = positive(:LayerNorm, size)
+    eps = checked_eps(:LayerNorm, eps)
     return LayerNorm(size, activation, affine, eps)
 end
 LayerNorm(first::Integer, rest...; settings...) =

@@ -33,7 +33,10 @@ struct MaxPool{N,M} <: StatelessLayer
     pad::NTuple{M,Int}
 end
 function MaxPool(window::Dims{N}; stride=window, pad=0) where {N}
-    return MaxPool(window, each_axis(Val(N), stride), padding(pad, window, 1))
+    window = positive(:MaxPool, window)
+    pads = padding(pad, window, 1)
+    check_less_padding(window, pads)
+    return MaxPool(window, each_axis(Val(N), stride), pads)
 end
 
 """
@@ -61,6 +64,7 @@ struct MeanPool{N,M} <: StatelessLayer
     pad::NTuple{M,Int}
 end
 function MeanPool(window::Dims{N}; stride=window, pad=0) where {N}
+    window = positive(:MeanPool, window)
     return MeanPool(window, each_axis(Val(N), stride), padding(pad, window, 1))
 end
 
@@ -122,6 +126,9 @@ julia> vec(first(PyBridge.apply(PyBridge.AdaptiveMaxPool((2,)), (;), (;), x)))
 """
 struct AdaptiveMaxPool{N} <: StatelessLayer
     size::NTuple{N,Int}
+    function AdaptiveMaxPool(size::Dims{N}) where {N}
+        return new{N}(positive(:AdaptiveMaxPool, size))
+    end
 end
 
 """
@@ -144,6 +151,9 @@ julia> vec(first(PyBridge.apply(PyBridge.AdaptiveMeanPool((2,)), (;), (;), x)))
 """
 struct AdaptiveMeanPool{N} <: StatelessLayer
     size::NTuple{N,Int}
+    function AdaptiveMeanPool(size::Dims{N}) where {N}
+        return new{N}(positive(:AdaptiveMeanPool, size))
+    end
 end
 
 const AdaptivePool = Union{AdaptiveMaxPool,AdaptiveMeanPool}

@@ -81,6 +81,7 @@ function RNNCell(
     channels::Channels, activation=tanh; bias=true, init=glorot_uniform,
     recurrent_init=glorot_uniform
 )
+    channels = positive(:RNNCell, channels)
     return RNNCell(channels, activation, bias, init, recurrent_init)
 end
 
@@ -152,6 +153,7 @@ for name in (:LSTMCell, :GRUCell, :GRUv3Cell)
     @eval function $name(
         channels::Channels; bias=true, init=glorot_uniform, recurrent_init=glorot_uniform
     )
+        channels = positive($(QuoteNode(name)), channels)
         return $name(channels, bias, init, recurrent_init)
     end
 end
