@@ -23,8 +23,8 @@ function costs(calls...)
         max(1, ceil(Int, 1e-3 / max(@elapsed(f()), 1e-9)))
     end
     run(f, n) = @elapsed(foreach(_ -> f(), 1:n)) / n
-    seconds = reduce((least, _) -> map(min, least, map(run, calls, repeats)), 1:25;
-        init=map(run, calls, repeats))
+    rounds = [map(run, calls, repeats) for _ in 1:25]
+    seconds = reduce((x, y) -> min.(x, y), rounds)
     return map((s, f) -> (s, @allocated(f())), seconds, calls)
 end
 

@@ -36,7 +36,7 @@ end
 function Bilinear(
     (in, out)::Pair, activation=identity; bias=true, init=glorot_uniform
 )
-    both = in isa Integer ? (Int(in), Int(in)) : in
+    both = in isa Integer ? (in, in) : in
     in1, in2, out = positive(:Bilinear, (both..., out))
     return Bilinear((in1, in2) => out, activation, bias, init)
 end
