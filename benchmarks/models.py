@@ -6,15 +6,17 @@ The model is Flux's, the loss JAX's: `jax.jit(jax.value_and_grad(loss))` with `p
 step has the same loss in Julia and is timed inside of Julia, on the thread that XLA calls from, as
 NNlib's convolutions are spread over the threads that wait for work. `pb.nn.from_flux` makes the
 layers of `pb.nn`; Flax (flax_models.py) has channels last. All are timed in turn, in one process;
-each figure is the least of many. The forward pass is that of the test mode. "The calls alone" is a
-step without a network: JAX's loss between two calls of Julia on the same arrays, of which the first
-returns zeros and the second the parameters.
+each figure is the least of many, but for the median step, which has its share of Julia's garbage
+collections and of what they leave behind. The forward pass is that of the test mode. "The calls
+alone" is a step without a network: JAX's loss between two calls of Julia on the same arrays, of
+which the first returns zeros and the second the parameters.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -93,8 +95,12 @@ MODELS = {
 }
 
 
-def inside(f: str, work: str, repeat: int) -> Callable[[], float]:
-    """Make a call that asks Julia, from a compiled program, for the least time of `work(f)`."""
+def inside(f: str, work: str) -> Callable[[int], float]:
+    """Make a function that asks Julia, from a compiled program, for the least time of `work(f)`.
+
+    Returns:
+        A function of how often Julia does that.
+    """
     import jax
     import numpy as np
 
@@ -103,7 +109,13 @@ def inside(f: str, work: str, repeat: int) -> Callable[[], float]:
     source = LEAST.format(f=f, work=work)
     out = jax.ShapeDtypeStruct((), np.float32)
     timer = jax.jit(pb.from_julia(source, using=("Flux", "Zygote"), out=out))
-    return lambda: float(timer(np.float32(repeat)))
+    return lambda repeat: float(timer(np.float32(repeat)))
+
+
+def medians(calls: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
+    """Take the median of the seconds that each call returns, in turn."""
+    times = [[call() for call in calls.values()] for _ in range(rounds)]
+    return dict(zip(calls, map(statistics.median, zip(*times, strict=True)), strict=True))
 
 
 def measure(name: str, model: Model) -> list[Row]:
@@ -161,14 +173,18 @@ def measure(name: str, model: Model) -> list[Row]:
         "pb.nn": (ours(twin, trees[1], True), ours(twin, trees[1], False), trees[0], x),
         "Flax": (flax(True), flax(False), weights, channels_last),
     }
+    step_in_julia = inside(data, in_julia)
+    forward_in_julia = inside(data, "((m, x, y),) -> m(x)")
     calls = {
-        ("step", "Flux"): inside(data, in_julia, 3),
-        ("forward", "Flux"): inside(data, "((m, x, y),) -> m(x)", 3),
+        ("step", "Flux"): lambda: step_in_julia(3),
+        ("forward", "Flux"): lambda: forward_in_julia(3),
         # Once, after a pass of Flux: with what is in the processor's caches when a step ends.
         ("step", "calls"): in_a_row(blocked(calls_alone, params, x), 1),
     }
+    steps = {}
     for which, (training, test, arrays, inputs) in programs.items():
-        calls["step", which] = in_a_row(blocked(stepping(training), arrays, inputs), 3)
+        steps[which] = blocked(stepping(training), arrays, inputs)
+        calls["step", which] = in_a_row(steps[which], 3)
         calls["forward", which] = in_a_row(blocked(jax.jit(test), arrays, inputs), 3)
     times = least(calls, model.rounds)
     rows = [
@@ -185,9 +201,24 @@ def measure(name: str, model: Model) -> list[Row]:
             ("pb.nn", "Flax", "1.00 times"),
         )
     ]
+    one_step = {"pb.flux": in_a_row(steps["pb.flux"], 1), "Flux": lambda: step_in_julia(1)}
+    typical = medians(one_step, 3 * model.rounds)
     alone, flux = times["step", "calls"], times["step", "Flux"]
-    what = f"{name}: the calls alone"
-    return [*rows, Row(what, ms(alone), f"a step of Flux {ms(flux)}", f"{alone / flux:.2f} of it")]
+    return [
+        *rows,
+        Row(
+            f"{name}: the median step of pb.flux",
+            ms(typical["pb.flux"]),
+            f"Flux {ms(typical['Flux'])}",
+            f"{typical['pb.flux'] / typical['Flux']:.2f} times",
+        ),
+        Row(
+            f"{name}: the calls alone",
+            ms(alone),
+            f"a step of Flux {ms(flux)}",
+            f"{alone / flux:.2f} of it",
+        ),
+    ]
 
 
 def main() -> None:

@@ -40,11 +40,12 @@ _BYTES = {
 }
 _SWITCH = {
     "PYBRIDGE_FFI": "let compiled programs call Julia directly; off: through Python",
+    "PYBRIDGE_KEEP_MEMORY": "let malloc keep what is freed for the next arrays, from Julia's start",
     "PYBRIDGE_SYSIMAGE": "start Julia from the image that `pybridge provision --sysimage` built",
     "PYBRIDGE_OFFLINE": "make the AD systems' environments from what is downloaded already",
     "PYBRIDGE_REQUIRE_JULIA": "tests that need Julia fail instead of being skipped",
 }
-_ON_BY_DEFAULT = {"PYBRIDGE_FFI", "PYBRIDGE_SYSIMAGE"}
+_ON_BY_DEFAULT = {"PYBRIDGE_FFI", "PYBRIDGE_KEEP_MEMORY", "PYBRIDGE_SYSIMAGE"}
 _TRUE, _FALSE = {"1", "yes", "true", "on"}, {"0", "no", "false", "off", ""}
 
 

@@ -20,6 +20,7 @@ from ._host import HostThread, julia_is_host
 from ._interrupt import keep_sigint_handler
 from ._library import Library, directly
 from ._locate import choose_julia, for_juliapkg, julia_source
+from ._malloc import keep_freed_memory
 from ._sysimage import chosen
 from ._worker import Worker, gc_safe_region
 
@@ -63,6 +64,7 @@ class Session:
         self._closed = False
         self._libjulia: Any = None
         self._own_threads = 0
+        keep_freed_memory()
         if not self.is_host:
             _free_starting_thread()
         self._worker.call(self._start if self.is_host else self._start_and_leave)

@@ -15,6 +15,7 @@ from .._errors import BridgeError
 from ._environments import entries, folder
 from ._ffi import xla_calls_julia
 from ._locate import choose_julia, julia_source, julia_version, requirements
+from ._malloc import why_not_kept
 from ._session import is_started, session
 from ._sysimage import find
 from ._systems import backends
@@ -90,6 +91,7 @@ def _julia() -> list[Row]:
         Row("main environment", started.project),
         Row("system image", str(image.path or "none"), image.note),
         *_ways_of_calls(),
+        _freed_memory(),
     ]
     for package in entries():
         place = folder(package, started.project, started.julia_version)
@@ -109,6 +111,11 @@ def _way_of_calls(name: str, platform: str) -> Row:
     refusal = xla_calls_julia(platform)
     way = "call Julia directly" if refusal is None else "call Julia through Python"
     return Row(f"compiled programs on {name}", way, refusal or "")
+
+
+def _freed_memory() -> Row:
+    reason = why_not_kept()
+    return Row("freed memory", "kept" if reason is None else "left to malloc", reason or "")
 
 
 def _has_cuda() -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -117,6 +117,7 @@ class Connected(Container):
     def __init__(self, connection: Callable[..., Any], /, *layers: Child, **named: Child) -> None:
         """Take the connection first, as Flux does."""
         check_children(type(self).__name__, (connection,))
+        check_any(type(self).__name__, layers or named)
         settle(self, connection=connection)
         self._adopt(layers, named)
 
@@ -141,6 +142,23 @@ def check_children(where: str, children: tuple[Any, ...]) -> tuple[Child, ...]:
                 )
             )
     return children
+
+
+def check_any(where: str, layers: Collection[Any]) -> None:
+    """Check that there is a layer.
+
+    Raises:
+        ArgumentValueError: there is none.
+    """
+    if not layers:
+        raise ArgumentValueError(
+            explain(
+                where,
+                expected="at least one layer",
+                got="none",
+                fix="Pass layers, or functions of one array.",
+            )
+        )
 
 
 def init_children(children: tuple[Child, ...], key: Any, dtype: Any) -> tuple[Any, Any]:

@@ -153,8 +153,8 @@ class Parallel(Connected):
 
     Raises:
         ArgumentTypeError: a layer is neither a layer nor a function.
-        ArgumentValueError: there are several layers and the input is a tuple of another length,
-            or it is an empty one.
+        ArgumentValueError: there is no layer, there are several and the input is a tuple of
+            another length, or it is an empty one.
 
     Example:
         >>> import jax.numpy as jnp

@@ -9,8 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .._errors import ArgumentValueError, explain
-from ._children import Child, Connected, Container, apply_child
+from ._children import Child, Connected, Container, apply_child, check_any
 from ._layer import child_key
 from ._mode import Mode
 
@@ -46,15 +45,7 @@ class Maxout(Container):
 
     def __init__(self, *layers: Child) -> None:
         """Take the layers."""
-        if not layers:
-            raise ArgumentValueError(
-                explain(
-                    "Maxout",
-                    expected="at least one layer",
-                    got="none",
-                    fix="Two are the least that make a difference: `Maxout(layer, layer)`.",
-                )
-            )
+        check_any("Maxout", layers)
         self._adopt(layers, {})
 
     def forward(
@@ -87,7 +78,7 @@ class PairwiseFusion(Connected):
 
     Raises:
         ArgumentTypeError: a layer is neither a layer nor a function.
-        ArgumentValueError: the input is a tuple of another length.
+        ArgumentValueError: there is no layer, or the input is a tuple of another length.
 
     Example:
         >>> import jax.numpy as jnp

@@ -83,8 +83,19 @@ def test_maxout(maybe_jit):
     slopes = jax.grad(lambda p: two.apply(p, state, x)[0].sum())(params)
     assert (slopes[0]["bias"] + slopes[1]["bias"] == 5).all()
     assert repr(two) == "Maxout(Dense(3, 2), Dense(3, 2))" and two[1] == nn.Dense(3, 2)
-    with pytest.raises(pb.ArgumentValueError, match="at least one layer"):
-        nn.Maxout()
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (nn.Maxout, "Maxout"),
+        (lambda: nn.Parallel(jnp.add), "Parallel"),
+        (lambda: nn.PairwiseFusion(jnp.add), "PairwiseFusion"),
+    ],
+)
+def test_no_layer(make, name):
+    with pytest.raises(pb.ArgumentValueError, match=f"{name}: expected at least one layer"):
+        make()
 
 
 def test_maxout_at_a_tie_and_of_nan():
