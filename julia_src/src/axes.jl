@@ -1,8 +1,9 @@
 # Julia has the first axis of an array fastest in memory, JAX and NumPy the last.
 
 # A square of so many elements a side fits the processor's first cache, whatever their type, and each of
-# its rows and columns fills a line of it or more.
+# its rows and columns of numbers of 4 bytes or more fills a line of it or more.
 const TILE = 16
+const CACHE_LINE = 64
 
 # Below so many elements `permutedims!` is quicker; `benchmarks/axes.jl` shows from where on it is not.
 const SMALLEST_PLANE = 64
@@ -53,11 +54,68 @@ function transpose_tiles!(y, y₀, y_step, x, x₀, x_step, m, n)
             end
         end
     end
-    rows, columns = m - m % TILE, n - n % TILE
+    rows, columns, registers = m - m % TILE, n - n % TILE, registers_of(eltype(x))
     for j in 0:TILE:columns-1, i in 0:TILE:rows-1
-        @inline transpose_tile!(i, j, TILE, TILE)  # of a size that the compiler knows
+        if registers === nothing
+            @inline transpose_tile!(i, j, TILE, TILE)  # of a size that the compiler knows
+        else
+            transpose_in!(registers, y, y₀ + j + i * y_step, y_step, x, x₀ + i + j * x_step, x_step)
+        end
     end
     rows < m && transpose_tile!(rows, 0, m - rows, columns)
     columns < n && transpose_tile!(0, columns, m, n - columns)
     return nothing
+end
+
+# --- squares in the processor's registers ---------------------------------------------------
+
+"`W` numbers in a register, of which nothing counts but the bits."
+const Lanes{W,U} = NTuple{W,VecElement{U}}
+
+"Registers for a line of numbers of a type; `nothing` where they would hold few, or very many."
+function registers_of(::Type{T}) where {T}
+    isbitstype(T) && sizeof(T) in (4, 8) || return nothing
+    return Val(Lanes{CACHE_LINE ÷ sizeof(T),sizeof(T) == 4 ? UInt32 : UInt64})
+end
+
+"Transpose `TILE` by `TILE` elements, as `transpose_tiles!` does, in squares of a line a side."
+function transpose_in!(::Val{V}, y, y₀, y_step, x, x₀, x_step) where {W,V<:Lanes{W}}
+    to(i, j) = Ptr{V}(pointer(y, y₀ + j + i * y_step))
+    from(i, j) = Ptr{V}(pointer(x, x₀ + i + j * x_step))
+    GC.@preserve x y for j in 0:W:TILE-1, i in 0:W:TILE-1
+        rows = transpose_lanes(ntuple(k -> unsafe_load(from(i, j + k - 1)), Val(W)))
+        ntuple(k -> (unsafe_store!(to(i + k - 1, j), rows[k]); nothing), Val(W))
+    end
+    return nothing
+end
+
+# A matrix is transposed where the blocks of its diagonal are, and the two beside it change places: of
+# 2 by 2 numbers, then of 2 by 2 of those. All blocks of one size change places at once.
+@generated function transpose_lanes(columns::NTuple{W,Lanes{W,U}}) where {W,U}
+    lanes = [Symbol(:lanes, i) for i in 0:W-1]
+    pairs = [(i, i + k, k) for k in (2^n for n in 0:trailing_zeros(W)-1) for i in 0:W-1 if i & k == 0]
+    steps = map(pairs) do (i, j, k)
+        a, b = lanes[i+1], lanes[j+1]
+        :(($a, $b) = exchange_blocks($a, $b, Val($k)))
+    end
+    all = Expr(:tuple, lanes...)
+    return Expr(:block, Expr(:meta, :inline), :($all = columns), steps..., all)
+end
+
+# LLVM counts the numbers of `b` on from those of `a`. It stands before the generated function that
+# calls it, which knows nothing that is defined later.
+function choose_lanes(W, U, places)
+    vector, numbers = "<$W x i$(8 * sizeof(U))>", join(("i32 $(places(p))" for p in 0:W-1), ", ")
+    code = "%r = shufflevector $vector %0, $vector %1, <$W x i32> <$numbers>\nret $vector %r"
+    return :(Base.llvmcall($code, Lanes{$W,$U}, Tuple{Lanes{$W,$U},Lanes{$W,$U}}, a, b))
+end
+
+"Exchange every second block of `k` numbers of `a`, from the second on, with that before it in `b`."
+@generated function exchange_blocks(a::Lanes{W,U}, b::Lanes{W,U}, ::Val{k}) where {W,U,k}
+    stays(p) = iseven(p ÷ k)
+    chosen(places) = choose_lanes(W, U, places)
+    return :(
+        $(chosen(p -> stays(p) ? p : W + p - k)),
+        $(chosen(p -> stays(p) ? p + k : W + p)),
+    )
 end

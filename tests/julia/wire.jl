@@ -32,18 +32,24 @@
     @test memory[1] == 1.0
 
     @testset "axes in reverse order: $T of size $dims" for (T, dims) in (
-        # Squares of the copy and what is left of them, planes that are too small for it, axes of
-        # length 1 anywhere, no elements.
+        # Squares of the copy and what is left of them, in registers (of 4 and 8 bytes) and not,
+        # planes that are too small for it, axes of length 1 anywhere, no elements.
         (Float32, (48, 35)), (Float64, (16, 16)), (Int8, (15, 17)), (ComplexF64, (40, 3, 20)),
+        (Int32, (33, 2, 64)), (ComplexF32, (32, 47)), (UInt64, (17, 16)), (UInt16, (40, 32)),
         (Float32, (1, 33, 1, 18, 2, 1)), (Bool, (2, 50, 3)), (Float16, (3, 3, 5, 32)), (Int, (5, 1)),
         (Float64, (1, 1, 1)), (Float32, (0, 4)), (Float32, (20, 0, 20)))
-        x = reshape(T === Bool ? isodd.(1:prod(dims)) : T.((1:prod(dims)) .% 100), dims) |> Array
+        numbers = 1:prod(dims)
+        values = T === Bool ? isodd.(numbers) : T.(sizeof(T) < 4 ? numbers .% 100 : numbers)
+        x = Array(reshape(values, dims))
         y = PyBridge.reverse_axes(x)
         @test typeof(y) === typeof(x)
         @test size(y) == reverse(dims)
         @test all(y[reverse(Tuple(i))...] == x[i] for i in CartesianIndices(x))
         @test PyBridge.reverse_axes(y) == x
     end
+    # Every NaN keeps its bits.
+    nans = reshape(reinterpret(Float32, 0x7fa00000 .+ (0x00000000:0x000001ff)), 16, 32) |> Array
+    @test reinterpret(UInt32, PyBridge.reverse_axes(nans)) == reinterpret(UInt32, nans)'
     @test_throws DimensionMismatch PyBridge.reverse_axes!(zeros(2, 3), zeros(2, 3))
     # Another element type, and no `Array`.
     @test PyBridge.reverse_axes!(zeros(20, 30), Float32.(reshape(1:600, 30, 20))) ==
