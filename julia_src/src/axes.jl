@@ -91,7 +91,8 @@ end
 
 # A matrix is transposed where the blocks of its diagonal are, and the two beside it change places: of
 # 2 by 2 numbers, then of 2 by 2 of those. All blocks of one size change places at once.
-@generated function transpose_lanes(columns::NTuple{W,Lanes{W,U}}) where {W,U}
+@generated function transpose_lanes(columns::Tuple{V,Vararg{V}}) where {V<:Lanes}
+    W = fieldcount(V)
     lanes = [Symbol(:lanes, i) for i in 0:W-1]
     pairs = [(i, i + k, k) for k in (2^n for n in 0:trailing_zeros(W)-1) for i in 0:W-1 if i & k == 0]
     steps = map(pairs) do (i, j, k)
@@ -104,18 +105,19 @@ end
 
 # LLVM counts the numbers of `b` on from those of `a`. It stands before the generated function that
 # calls it, which knows nothing that is defined later.
-function choose_lanes(W, U, places)
-    vector, numbers = "<$W x i$(8 * sizeof(U))>", join(("i32 $(places(p))" for p in 0:W-1), ", ")
+function choose_lanes(V, places)
+    W, bits = fieldcount(V), 8 * sizeof(eltype(V))
+    vector, numbers = "<$W x i$bits>", join(("i32 $(places(p))" for p in 0:W-1), ", ")
     code = "%r = shufflevector $vector %0, $vector %1, <$W x i32> <$numbers>\nret $vector %r"
-    return :(Base.llvmcall($code, Lanes{$W,$U}, Tuple{Lanes{$W,$U},Lanes{$W,$U}}, a, b))
+    return :(Base.llvmcall($code, $V, Tuple{$V,$V}, a, b))
 end
 
 "Exchange every second block of `k` numbers of `a`, from the second on, with that before it in `b`."
-@generated function exchange_blocks(a::Lanes{W,U}, b::Lanes{W,U}, ::Val{k}) where {W,U,k}
+@generated function exchange_blocks(a::V, b::V, ::Val{k}) where {V<:Lanes,k}
+    W = fieldcount(V)
     stays(p) = iseven(p ÷ k)
-    chosen(places) = choose_lanes(W, U, places)
     return :(
-        $(chosen(p -> stays(p) ? p : W + p - k)),
-        $(chosen(p -> stays(p) ? p + k : W + p)),
+        $(choose_lanes(V, p -> stays(p) ? p : W + p - k)),
+        $(choose_lanes(V, p -> stays(p) ? p + k : W + p)),
     )
 end
