@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from pybridge.julia import doctor
+
 pytestmark = pytest.mark.skipif(
     platform.libc_ver()[0] != "glibc", reason="mallopt is told to glibc's malloc alone"
 )
@@ -80,3 +82,11 @@ def test_what_somebody_chose_stands(name, value, says):
 
 def test_a_tunable_of_something_else_is_no_choice():
     assert run(GLIBC_TUNABLES="glibc.rtld.optional_static_tls=512")[1] == "None"
+
+
+def test_doctor_says_which_it_is(monkeypatch):
+    for name in TUNED:
+        monkeypatch.delenv(name, raising=False)
+    assert doctor._freed_memory() == ("freed memory", "kept", "")
+    monkeypatch.setenv("PYBRIDGE_KEEP_MEMORY", "off")
+    assert doctor._freed_memory()[1:] == ("left to malloc", "PYBRIDGE_KEEP_MEMORY is off")
