@@ -13,8 +13,9 @@ import numpy as np
 from .._errors import ArgumentValueError, explain
 from ..primitives import select
 from ._activations import identity
+from ._channel_axis import ChannelLayer
 from ._dtypes import at_least_single, parameter_dtype, real_input
-from ._layer import Layer, check_axis, positive
+from ._layer import check_axis, positive
 from ._mode import Mode
 from ._options import settle
 from ._statistics import (
@@ -22,7 +23,6 @@ from ._statistics import (
     Standardised,
     affine,
     affine_params,
-    along_channels,
     checked_eps,
     checked_mask,
     inverse_deviation,
@@ -35,7 +35,7 @@ from ._statistics import (
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class ChannelNorm(Layer):
+class ChannelNorm(ChannelLayer):
     """What `BatchNorm` and `InstanceNorm` have in common: all but the axes and defaults."""
 
     channels: int
@@ -85,7 +85,7 @@ class ChannelNorm(Layer):
         check_axis(f"{where}.apply", x, 1, self.channels, "channels")
         mask = checked_mask(where, mask, x)
         over = self._over(x.ndim)
-        shape = along_channels(self.channels, x.ndim)
+        shape = self._along_channels(x.ndim)
 
         def train(params: Any, state: Any, x: Any, mask: Any) -> Any:
             done = standardise(widened(x), mask, over, self.eps)
@@ -99,14 +99,17 @@ class ChannelNorm(Layer):
             y = affine(params, shape, values, self.activation)
             return masked(mask, y).astype(x.dtype), state
 
-        if _is_single(x, over):
+        values = self._inside(x)
+        if _is_single(values, over):
             mode = mode.refuse_training(_too_few(where, x.shape))
         elif not self.track_stats:
-            return train(params, state, x, mask)
-        return mode.choose(train, test if self.track_stats else train, params, state, x, mask)
+            mode = Mode(training=True)
+        operands = (params, state, values, self._inside(mask))
+        y, state = mode.choose(train, test if self.track_stats else train, *operands)
+        return self._outside(y), state
 
     def _over(self, ndim: int) -> Over:
-        """Return the axes of the statistics, for an input with `ndim` axes."""
+        """Return over what statistics are taken, for an input with `ndim` axes."""
         raise NotImplementedError
 
     def _updated(self, state: Any, done: Standardised) -> Any:
@@ -134,7 +137,7 @@ class ChannelNorm(Layer):
 
     def _per_channel(self, x: jax.Array) -> jax.Array:
         """Sum the statistics of all instances."""
-        over = Over(tuple(axis for axis in range(x.ndim) if axis != 1), self._instances())
+        over = Over(self._axes_but_channels(x.ndim), self._instances())
         return total(over, x).reshape(self.channels)
 
     def _instances(self) -> Any:
@@ -191,7 +194,7 @@ class BatchNorm(ChannelNorm):
     """
 
     def _over(self, ndim: int) -> Over:
-        return Over(tuple(axis for axis in range(ndim) if axis != 1), self.axis_name)
+        return Over(self._axes_but_channels(ndim), self.axis_name)
 
 
 def _is_single(x: jax.Array, over: Over) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from .._errors import ArgumentValueError, explain
+from ._channel_axis import ChannelLayer
 from ._children import (
     Child,
     Connected,
@@ -18,6 +19,7 @@ from ._children import (
     check_children,
     init_children,
 )
+from ._conv import Convolution
 from ._layer import Layer, child_key
 from ._mode import Mode
 
@@ -65,8 +67,9 @@ class Chain(Container):
     ) -> tuple[Any, Any]:
         """Apply every child to the output of the one before it."""
         states = []
+        layers = tuple(map(_behind, (None, *self.layers), self.layers))
         for i, (layer, p, s) in enumerate(
-            zip(self.layers, self._unpacked(params), self._unpacked(state), strict=True)
+            zip(layers, self._unpacked(params), self._unpacked(state), strict=True)
         ):
             x, s = apply_child(layer, p, s, x, child_key(key, i), mode, options)
             states.append(s)
@@ -79,6 +82,13 @@ class Chain(Container):
         if self.names:
             return Chain(**dict(zip(self.names[index], self.layers[index], strict=True)))
         return Chain(*self.layers[index])
+
+
+def _behind(before: Child | None, layer: Child) -> Child:
+    """Return a layer as it is computed fastest directly behind another one."""
+    if isinstance(before, Convolution) and isinstance(layer, ChannelLayer):
+        return layer.behind_convolution()
+    return layer
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -30,7 +30,7 @@ from ._options import elementwise, function, settle, switch
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
-class _Convolution(Layer):
+class Convolution(Layer):
     """What the two layers share: configuration, parameters, and the end of the forward pass."""
 
     kernel: tuple[int, ...]
@@ -113,7 +113,7 @@ class _Convolution(Layer):
         raise NotImplementedError
 
 
-class Conv(_Convolution):
+class Conv(Convolution):
     """A convolution: `y = activation(weight * x + bias)`, along the spatial axes.
 
     As in Flux it is a convolution in the sense of mathematics: the kernel is reversed
@@ -183,7 +183,7 @@ class Conv(_Convolution):
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
-class ConvTranspose(_Convolution):
+class ConvTranspose(Convolution):
     """A transposed convolution: the gradient of `Conv` with respect to its input.
 
     The input has shape (batch, in_channels, *spatial), any number of spatial axes, and is

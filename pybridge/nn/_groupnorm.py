@@ -10,15 +10,15 @@ import jax.numpy as jnp
 
 from .._errors import ArgumentValueError, explain
 from ._activations import identity
+from ._channel_axis import ChannelLayer
 from ._dtypes import parameter_dtype, real_input
-from ._layer import Layer, check_axis, positive
+from ._layer import check_axis, positive
 from ._mode import Mode
 from ._options import settle
 from ._statistics import (
     Over,
     affine,
     affine_params,
-    along_channels,
     checked_eps,
     checked_mask,
     masked,
@@ -28,7 +28,7 @@ from ._statistics import (
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class GroupNorm(Layer):
+class GroupNorm(ChannelLayer):
     """Normalise each group of channels of each example.
 
     Channels 0 to C/G - 1 are the first group, and so on. y = activation(scale *
@@ -97,11 +97,14 @@ class GroupNorm(Layer):
         """Normalise; the mode plays no part."""
         x = real_input("GroupNorm", x)
         check_axis("GroupNorm.apply", x, 1, self.channels, "channels")
-        mask = checked_mask("GroupNorm", mask, x)
-        split = (x.shape[0], self.groups, self.channels // self.groups, *x.shape[2:])
-        parts = None if mask is None else jnp.broadcast_to(mask, x.shape).reshape(split)
-        over = Over(tuple(range(2, len(split))))
-        done = standardise(widened(x).reshape(split), parts, over, self.eps)
-        shape = along_channels(self.channels, x.ndim)
-        y = affine(params, shape, done.values.reshape(x.shape), self.activation)
-        return masked(mask, y).astype(x.dtype), state
+        mask = self._inside(checked_mask("GroupNorm", mask, x))
+        values = self._inside(widened(x))
+        where = self._channel_axis % x.ndim
+        groups = (self.groups, self.channels // self.groups)
+        split = (*values.shape[:where], *groups, *values.shape[where + 1 :])
+        parts = None if mask is None else jnp.broadcast_to(mask, values.shape).reshape(split)
+        over = Over(tuple(axis for axis in range(1, len(split)) if axis != where))
+        done = standardise(values.reshape(split), parts, over, self.eps)
+        shape = self._along_channels(x.ndim)
+        y = affine(params, shape, done.values.reshape(values.shape), self.activation)
+        return self._outside(masked(mask, y).astype(x.dtype)), state

@@ -48,7 +48,7 @@ class InstanceNorm(ChannelNorm):
     track_stats: bool = dataclasses.field(default=False, kw_only=True)
 
     def _over(self, ndim: int) -> Over:
-        return Over(tuple(range(2, ndim)))
+        return Over(self._axes_but_channels(ndim, first=1))
 
     def _instances(self) -> Any:
         return self.axis_name

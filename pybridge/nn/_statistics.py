@@ -141,11 +141,6 @@ def affine_params(shape: tuple[int, ...], dtype: Any) -> dict[str, jax.Array]:
     return {"scale": jnp.ones(shape, dtype), "bias": jnp.zeros(shape, dtype)}
 
 
-def along_channels(channels: int, ndim: int) -> tuple[int, ...]:
-    """Return the shape that spreads one number for each channel over an array."""
-    return tuple(channels if axis == 1 else 1 for axis in range(ndim))
-
-
 def affine(
     params: Any, shape: tuple[int, ...], values: jax.Array, activation: Callable[..., Any]
 ) -> jax.Array:
@@ -157,7 +152,7 @@ def affine(
 
 
 def checked_mask(where: str, mask: Any, x: jax.Array) -> jax.Array | None:
-    """Return the mask as a bool array, or None.
+    """Return the mask as a bool array with the input's number of axes, or None.
 
     Raises:
         ArgumentTypeError: it is not bool.
@@ -188,7 +183,7 @@ def checked_mask(where: str, mask: Any, x: jax.Array) -> jax.Array | None:
                 fix="Give it the input's number of axes, with 1 where it does not vary.",
             )
         )
-    return mask
+    return mask.reshape((1,) * (x.ndim - mask.ndim) + mask.shape)
 
 
 def checked_eps(where: str, eps: Any) -> float:

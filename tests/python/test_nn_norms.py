@@ -13,6 +13,7 @@ from quick import by_day, examples
 
 import pybridge as pb
 from pybridge import nn
+from pybridge.jaxprs import equations
 
 pytestmark = ignore_mode_warnings
 KEY = jax.random.key(11)
@@ -27,6 +28,13 @@ CASES = {
     "InstanceNorm 1-D": (nn.InstanceNorm(3), (5, 3, 4), (2,)),
     "InstanceNorm 2-D": (nn.InstanceNorm(3, affine=True, track_stats=True), (2, 3, 4, 5), (2, 3)),
     "InstanceNorm 3-D": (nn.InstanceNorm(2, jnp.tanh), (2, 2, 3, 2, 2), (2, 3, 4)),
+    "BatchNorm behind": (nn.BatchNorm(3).behind_convolution(), (2, 3, 4, 5), (0, 2, 3)),
+    "InstanceNorm behind 3-D": (
+        nn.InstanceNorm(2, affine=True, track_stats=True).behind_convolution(),
+        (2, 2, 3, 2, 2),
+        (2, 3, 4),
+    ),
+    "GroupNorm behind": (nn.GroupNorm(6, 3).behind_convolution(), (2, 6, 3, 4), None),
     "LayerNorm": (nn.LayerNorm(4), (3, 4), (1,)),
     "LayerNorm tuple": (nn.LayerNorm((3, 4), jnp.tanh), (5, 2, 3, 4), (2, 3)),
     "LayerNorm plain": (nn.LayerNorm(4, affine=False), (2, 3, 4), (2,)),
@@ -178,6 +186,22 @@ def test_a_full_mask_is_no_mask(case):
         return masked, layer.apply(params, state, x, training=True)
 
     close(*both(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("conv", [nn.Conv, nn.ConvTranspose])
+@pytest.mark.parametrize("norm", [nn.BatchNorm(4), nn.InstanceNorm(4), nn.GroupNorm(4, 2)])
+def test_a_chain_moves_channels_only_behind_a_convolution(norm, conv):
+    def moves(*layers):
+        chain = nn.Chain(*layers)
+        params, state = chain.init(KEY)
+        program = jax.make_jaxpr(lambda x: chain.apply(params, state, x, training=True))
+        found = equations(program(jnp.ones((2, 4, 6, 6))))
+        return [e.params["permutation"] for e in found if e.primitive.name == "transpose"]
+
+    convolution = conv((3, 3), 4, 4)
+    within = moves(convolution)
+    assert moves(convolution, norm) == [*within, (0, 2, 3, 1), (0, 3, 1, 2)]
+    assert moves(convolution, jnp.tanh, norm) == within and moves(norm) == []
 
 
 def test_running_statistics_of_batches_with_masks(x64):
