@@ -29,7 +29,7 @@ def standard_promotion(strict_promotion):
         yield
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")  # Julia starts before what watches each test
 def torch():
     return import_torch()
 
