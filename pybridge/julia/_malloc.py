@@ -2,8 +2,8 @@
 
 XLA calls Julia on threads of its own. glibc's malloc gives such a thread heaps of 64 MB each, and
 returns those that have become empty: after a collection of Julia's garbage, most of them. The next
-step of a training loop then gets them back from the system page by page; what that takes is in
-docs/explanation/bridge.md.
+step of a training loop then gets them back from the system page by page. How to measure what that
+takes is in docs/explanation/bridge.md.
 """
 
 from __future__ import annotations
