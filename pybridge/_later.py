@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 
 def imported_later(
-    package: str, names: Mapping[str, str]
+    package: str, names: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Make the functions `__getattr__` and `__dir__` of a package.
 
     Args:
         package: its name.
-        names: for each name the module that has it, relative to the package; that of the module
-            itself where they agree.
+        names: for each module, relative to the package as in `from .module import name`, the names
+            that it has; for `"."` the modules of the package themselves.
     """
+    modules = {name: module for module, those in names.items() for name in those}
 
     def get_later(name: str) -> object:
-        if name not in names:
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        place = names[name] if names[name].startswith(".") else f".{names[name]}"
-        module = importlib.import_module(place, package)
-        found = module if name == names[name] else getattr(module, name)
-        return vars(sys.modules[package]).setdefault(name, found)
+        if modules[name] == ".":
+            return importlib.import_module(f".{name}", package)
+        value = getattr(importlib.import_module(modules[name], package), name)
+        # Importing a module of the same name has made the package show the module.
+        vars(sys.modules[package])[name] = value
+        return value
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *names})
+        return sorted({*vars(sys.modules[package]), *modules})
 
     return get_later, list_names

@@ -17,8 +17,7 @@ if _TYPE_CHECKING:
 __getattr__, __dir__ = _imported_later(
     __name__,
     {
-        "Sighting": "_observation",
-        "observe": "_observation",
-        "representations": "julia_derivatives",
+        "._observation": ("Sighting", "observe"),
+        ".julia_derivatives": ("representations",),
     },
 )

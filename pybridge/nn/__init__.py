@@ -112,6 +112,5 @@ if _TYPE_CHECKING:
 
 # The public names of what is above the layers.
 __getattr__, __dir__ = _imported_later(
-    __name__,
-    {name: "..flux_models" for name in ("from_flux", "register_flux", "to_flux")},
+    __name__, {"..flux_models": ("from_flux", "register_flux", "to_flux")}
 )

@@ -34,4 +34,4 @@ if _TYPE_CHECKING:
     from ._strong_zero import strong_zero as strong_zero
 
 # It loads a part of JAX that nothing else needs.
-__getattr__, __dir__ = _imported_later(__name__, {"strong_zero": "_strong_zero"})
+__getattr__, __dir__ = _imported_later(__name__, {"._strong_zero": ("strong_zero",)})

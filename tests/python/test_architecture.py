@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import pybridge as pb
+
 PACKAGE = Path(__file__).resolve().parents[2] / "pybridge"
 
 # From the top down. Modules of one layer belong together.
@@ -202,6 +204,26 @@ def _is_reexport(node: ast.stmt) -> bool:
     return False
 
 
+def _names_imported_later(module: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Read which module has which name, as `_imported_later` is told."""
+    for node in _modules()[module].body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            groups = ast.literal_eval(node.value.args[1])
+            return [(place, name) for place, names in groups.items() for name in names]
+    return []
+
+
+def _names_for_type_checkers(module: tuple[str, ...]) -> list[tuple[str, str]]:
+    blocks = [node for node in _modules()[module].body if isinstance(node, ast.If)]
+    return [
+        ("." * node.level + (node.module or ""), alias.name)
+        for block in blocks
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
+
+
 INITS = sorted(
     (*file.relative_to(PACKAGE).parent.parts, "__init__") for file in PACKAGE.rglob("__init__.py")
 )
@@ -213,6 +235,16 @@ def test_init_files_hold_reexports_alone(module):
     assert ast.get_docstring(_modules()[module])
     other = [node.lineno for node in body[1:] if not _is_reexport(node)]
     assert not other, f"lines {other}"
+
+
+@pytest.mark.parametrize("module", INITS, ids=["/".join(module) for module in INITS])
+def test_type_checkers_see_the_names_that_are_imported_later(module):
+    assert sorted(_names_imported_later(module)) == sorted(_names_for_type_checkers(module))
+
+
+def test_every_public_name_can_be_imported():
+    for name in dir(pb):
+        assert getattr(pb, name) is not None
 
 
 def test_files_are_short():

@@ -293,3 +293,9 @@ def test_importing_the_package_imports_nothing_that_is_large():
     large |= {f"pybridge.{name}" for name in ("nn", "consistency", "finite", "lowering")}
     code = f"import sys, pybridge, pybridge.cli; print({large} & set(sys.modules))"
     assert run_python("-c", code).stdout == "set()\n"
+    later = "{'primitives', 'interop', 'transforms'} & set(vars(pybridge))"
+    code = f"import pybridge; print({later}); pybridge.grad; print(sorted({later}))"
+    assert run_python("-c", code).stdout.split("\n", 1) == [
+        "set()",
+        "['interop', 'primitives', 'transforms']\n",
+    ]
