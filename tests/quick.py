@@ -61,6 +61,8 @@ def compile_in_haste() -> None:
     """
     os.environ.setdefault(JULIA_OPTIMIZE, "0")
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    if "jax" in sys.modules:  # as where a folder's conftest.py was loaded before
+        sys.modules["jax"].config.update("jax_disable_most_optimizations", True)
     flags = os.environ.get("XLA_FLAGS", "").split()
     # The workers of a run have them from the process that started it.
     more = [flag for flag in _HASTE if flag not in flags and _xla_takes(flag)]

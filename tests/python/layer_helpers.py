@@ -45,11 +45,18 @@ def close(got, want, rtol=1e-5, atol=None):
 
 
 def central_difference(f, x, h=1e-6):
-    """Return the gradient of a scalar function by central differences, in float64."""
-    f, x = jax.jit(f), np.asarray(x, np.float64)
-    slopes = np.zeros_like(x)
-    for i in np.ndindex(x.shape):
-        step = np.zeros_like(x)
-        step[i] = h
-        slopes[i] = (float(f(x + step)) - float(f(x - step))) / (2 * h)
-    return slopes
+    """Return the gradient of a scalar function of a tree by central differences, in float64."""
+    leaves, treedef = jax.tree.flatten(x)
+    leaves = [np.array(leaf, np.float64) for leaf in leaves]
+    run = jax.jit(lambda leaves: f(jax.tree.unflatten(treedef, leaves)))
+    slopes = [np.zeros_like(leaf) for leaf in leaves]
+    for leaf, slope in zip(leaves, slopes, strict=True):
+        for i in np.ndindex(leaf.shape):
+            middle = leaf[i]
+            leaf[i] = middle + h
+            above = float(run(leaves))
+            leaf[i] = middle - h
+            below = float(run(leaves))
+            leaf[i] = middle
+            slope[i] = (above - below) / (2 * h)
+    return jax.tree.unflatten(treedef, slopes)

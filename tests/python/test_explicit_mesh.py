@@ -1,5 +1,7 @@
 """Arrays sharded over explicit mesh axes, the default of `jax.make_mesh`: the same answers."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,11 +46,21 @@ def test_the_answer_of_within_gradient_is_on_the_mesh(put):
 MAPPED = [lambda f: f, jax.vmap, lambda f: jax.vmap(jax.vmap(f))]
 
 
+def value_and_slopes(f, by=0):
+    return lambda *args: (f(*args), jax.grad(total(f), by)(*args))
+
+
+@functools.cache  # compiled once for all tests of a function
+def on_one_device(f):
+    return jax.jit(value_and_slopes(f))
+
+
 def same_as_on_one_device(f, g, x, axes, put, maybe_jit):
-    y = maybe_jit(g)(put(x, *axes))
+    y, slopes = maybe_jit(value_and_slopes(g))(put(x, *axes))
     assert spec(y) == axes
-    equal(y, jax.jit(f)(x))
-    equal(maybe_jit(jax.grad(total(g)))(put(x, *axes)), jax.jit(jax.grad(total(f)))(x))
+    expected, expected_slopes = on_one_device(f)(x)
+    equal(y, expected)
+    equal(slopes, expected_slopes)
 
 
 @pytest.mark.parametrize("f", [log_or_zero, sqrt_or_zero])
@@ -67,7 +79,7 @@ def test_conds_of_a_matrix(f, axes, mapped, put, maybe_jit):
 @pytest.mark.skipif(jax.__version_info__ < (0, 8), reason="jax 0.7 loses a tangent's sharding")
 def test_the_hessian_of_a_cond_of_elements(put, maybe_jit):
     f = total(log_or_zero)
-    equal(maybe_jit(jax.hessian(f))(put(X, "i")), jax.hessian(f)(X))
+    equal(maybe_jit(jax.hessian(f))(put(X, "i")), jax.jit(jax.hessian(f))(X))
 
 
 def test_operands_that_are_sharded_differently(put, maybe_jit):
@@ -75,13 +87,14 @@ def test_operands_that_are_sharded_differently(put, maybe_jit):
         return pb.cond(x > 0, lambda x, w: jnp.log(x) * w + c, lambda x, w: 0.0 * x, x, w)
 
     args = (X, 2 + X, np.arange(8.0, dtype=np.float32))
-    expected, slopes = f(*args), jax.grad(total(f), (0, 1, 2))(*args)
+    work = value_and_slopes(f, (0, 1, 2))
+    expected, expected_slopes = jax.jit(work)(*args)
     given = (put(args[0], "i"), put(args[1], None), put(args[2], None))
-    equal(maybe_jit(f)(*given), expected)
-    equal(maybe_jit(jax.vmap(f, (0, None, None)))(given[0], 2.0, 3.0), f(X, 2.0, 3.0))
-    for slope, by_one_device in zip(
-        maybe_jit(jax.grad(total(f), (0, 1, 2)))(*given), slopes, strict=True
-    ):
+    y, slopes = maybe_jit(work)(*given)
+    equal(y, expected)
+    mapped = maybe_jit(jax.vmap(f, (0, None, None)))
+    equal(mapped(given[0], 2.0, 3.0), jax.jit(f)(X, 2.0, 3.0))
+    for slope, by_one_device in zip(slopes, expected_slopes, strict=True):
         equal(slope, by_one_device)
 
 
@@ -109,8 +122,7 @@ def test_a_switch_and_a_nested_cond(put, maybe_jit):
         return pb.switch((x / 2 + 1).astype(int), inner, x)
 
     for g in (f, jax.vmap(f)):
-        equal(maybe_jit(g)(put(X, "i")), f(X))
-        equal(maybe_jit(jax.grad(total(g)))(put(X, "i")), jax.grad(total(f))(X))
+        same_as_on_one_device(f, g, X, ("i",), put, maybe_jit)
 
 
 @pytest.mark.parametrize("mode", ["error", "clip", "fill", "wrap"])
@@ -130,8 +142,12 @@ def test_take(mode, of_x, of_indices, axis, put, maybe_jit):
     def loss(x, i):
         return (f(x, i) ** 2).sum()
 
-    equal(maybe_jit(f)(x, given), jax.jit(f)(SQUARE, indices))
-    equal(maybe_jit(jax.grad(loss))(x, given), jax.jit(jax.grad(loss))(SQUARE, indices))
+    def work(x, i):
+        return f(x, i), jax.grad(loss)(x, i)
+
+    got, want = maybe_jit(work)(x, given), jax.jit(work)(SQUARE, indices)
+    for one, other in zip(got, want, strict=True):
+        equal(one, other)
 
 
 def test_what_is_read_is_sharded_as_the_indices_and_the_array_are(put, maybe_jit):
@@ -177,9 +193,9 @@ def test_embedding(of_table, put, maybe_jit):
     def f(params, x):
         return nn.Embedding(4, 2).apply(params, {}, x)[0]
 
-    equal(maybe_jit(f)(params, indices), table[np.asarray(indices)])
-    slopes = maybe_jit(jax.grad(lambda p, x: f(p, x).sum()))(params, indices)["weight"]
-    equal(slopes, np.array([[1.0], [2], [0], [1]]) * np.ones((1, 2)))
+    y, slopes = maybe_jit(value_and_slopes(f))(params, indices)
+    equal(y, table[np.asarray(indices)])
+    equal(slopes["weight"], np.array([[1.0], [2], [0], [1]]) * np.ones((1, 2)))
 
 
 def test_embedding_of_one_hot_rows(put, maybe_jit):
@@ -210,12 +226,17 @@ def test_layers(name, put, maybe_jit):
     layer, shape, of_x, of_params, options = SHARDED_LAYERS[name]
     x = np.sin(np.arange(np.prod(shape), dtype=np.float32)).reshape(shape)
 
+    def wave(shape):
+        return 0.5 + 0.4 * np.cos(np.arange(np.prod(shape))).reshape(shape)
+
     def loss(params, state, x):
         y, new = layer.apply(params, state, x, **options)
         return (y**2 * jnp.arange(1.0, 1 + y.shape[-1])).sum(), (y, new)
 
     work = jax.value_and_grad(loss, has_aux=True)
-    params, state = layer.init(jax.random.key(0))
+    # Drawing parameters takes longer to compile than the layer does.
+    structs = jax.eval_shape(layer.init, jax.random.key(0))
+    params, state = jax.tree.map(lambda s: wave(s.shape).astype(s.dtype), structs)
     on_mesh = jax.tree.map(lambda leaf: put(leaf, *of_params[: leaf.ndim]), (params, state))
     got, want = maybe_jit(work)(*on_mesh, put(x, *of_x)), jax.jit(work)(params, state, x)
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
@@ -228,6 +249,6 @@ def test_losses(name, of_y, put, maybe_jit):
     loss = getattr(nn.losses, name)
     p, y = np.full((4, 4), 0.25, np.float32), np.eye(4, dtype=np.float32)
     work = maybe_jit(jax.value_and_grad(loss))
-    got, want = work(put(p, "i"), put(y, *of_y)), jax.value_and_grad(loss)(p, y)
+    got, want = work(put(p, "i"), put(y, *of_y)), jax.jit(jax.value_and_grad(loss))(p, y)
     for one, other in zip(got, want, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)

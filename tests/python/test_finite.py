@@ -130,7 +130,7 @@ def test_jacobian_has_output_shape_then_input_shape():
         return {"y": jnp.sin(a[0]) * b, "z": b**2}
 
     jacobian = finite_jacobian(f, (a, b), argnums=(0, 1)).derivative
-    expected = jax.jacobian(f, argnums=(0, 1))(a, b)
+    expected = jax.jit(jax.jacobian(f, argnums=(0, 1)))(a, b)
     shapes = jax.tree.map(np.shape, expected)
     assert jax.tree.map(np.shape, jacobian) == shapes
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5), jacobian, expected)
@@ -169,7 +169,7 @@ def test_hessian_of_several_outputs_matches_jax():
         return (x**2, {"s": jnp.prod(x)})
 
     x = np.array([1.0, 2.0, 3.0])
-    expected = jax.hessian(f)(x)
+    expected = jax.jit(jax.hessian(f))(x)
     result = finite_hessian(f, (x,))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), result, expected)
 
@@ -181,7 +181,7 @@ def test_complex_inputs_follow_jax():
         return jnp.sum(jnp.abs(z) ** 2 + jnp.real(z**3))
 
     _, derivative, _ = finite_gradient(f, (z,))
-    np.testing.assert_allclose(derivative, jax.grad(f)(z), rtol=1e-5)
+    np.testing.assert_allclose(derivative, jax.jit(jax.grad(f))(z), rtol=1e-5)
     tangent = finite_jvp(lambda z: z**2, (z,), (np.array([1j, 1.0]),)).derivative
     np.testing.assert_allclose(tangent, 2 * z * np.array([1j, 1.0]), rtol=1e-8)
 
@@ -285,6 +285,7 @@ def test_errors_say_what_to_do(call, message):
         call()
 
 
+# Each of these functions is called thousands of times, so the tests compile it as a whole.
 INSIDE = {
     "sqrt": (lambda d: jnp.sqrt(d), lambda d: 0.5 / jnp.sqrt(d)),
     "sqrt + 20": (lambda d: 20 + jnp.sqrt(d), lambda d: 0.5 / jnp.sqrt(d)),
@@ -298,7 +299,7 @@ INSIDE = {
 @settings(max_examples=examples(40), deadline=None)
 @given(st.floats(-11.7, -1), st.sampled_from([1.0, -1.0]))
 def test_points_beside_the_edge_of_a_domain_are_no_edges(name, edge, exponent, side):
-    f, slope = INSIDE[name]
+    f, slope = map(jax.jit, INSIDE[name])
     x = edge + side * abs(edge) * 10**exponent
     with double_precision():
         want = side * slope(side * (x - edge))
@@ -328,7 +329,7 @@ POLES = {
 @example(-7.585, 1.0)  # The far side of a steep step is flat: it has its digits, the near one none.
 @example(-10.0, -1.0)
 def test_steps_do_not_go_past_a_pole_that_is_near(name, pole, exponent, side):
-    f, slope = POLES[name]
+    f, slope = map(jax.jit, POLES[name])
     x = pole + side * abs(pole) * 10**exponent
     with double_precision():
         want = slope(x - pole)
@@ -358,7 +359,7 @@ PIECES = {
 @example(-8.5, -1.0)
 @example(-11.5, 1.0)
 def test_the_other_piece_of_a_curve_is_not_mistaken_for_its_own(name, joint, exponent, side):
-    f = PIECES[name]
+    f = jax.jit(PIECES[name])
     x = joint + side * abs(joint) * 10**exponent
     with double_precision():
         want = jax.grad(f)(jnp.float64(x - joint))

@@ -1,6 +1,7 @@
 """The toolkit for JAX programs: families of primitives, data flow, the evaluator."""
 
 import ast
+import itertools
 import re
 from pathlib import Path
 
@@ -15,13 +16,27 @@ from pybridge import jaxprs
 # What the sources of JAX call the parameters that hold programs.
 _PROGRAM = re.compile(r"(.*_)?jaxprs?(_.*)?|branches|call|callee")
 
+# Parsing all of JAX takes seconds: its files are parsed in parts, and only where a primitive is
+# made or bound.
+_BETWEEN_PARTS = re.compile(r"\n\n+(?=[\w@])")
+_PRIMITIVE = re.compile(r"_p[\s)\\]*(=|\.[\s\\]*bind)")
+
+
+def _trees(text: str) -> list[ast.Module]:
+    """Parse the parts of a file that make or bind a primitive."""
+    try:
+        return [ast.parse(p) for p in _BETWEEN_PARTS.split(text) if _PRIMITIVE.search(p)]
+    except SyntaxError:  # a part ended within a string, or before an `else`
+        return [ast.parse(text)]
+
 
 def _primitives_with_programs() -> dict[str, set[str]]:
     """Find, in JAX's sources, which primitives are bound with programs as parameters."""
     names: dict[str, str] = {}
     found: dict[str, set[str]] = {}
     for file in Path(jax.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        trees = _trees(file.read_text(encoding="utf-8"))
+        for node in itertools.chain.from_iterable(map(ast.walk, trees)):
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 texts = [a.value for a in node.value.args if isinstance(a, ast.Constant)]
                 target = node.targets[0]

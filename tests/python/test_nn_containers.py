@@ -30,15 +30,20 @@ def test_a_chain_is_its_layers_one_after_the_other():
     model = small()
     params, state = fresh(model)
     x = random(KEY, (8, 3))
-    want, states = x, []
-    for i, layer in enumerate(model):
-        want, s = layer.apply(
-            params[i], state[i], want, key=jax.random.fold_in(KEY, i), training=True
-        )
-        states.append(s)
-    y, after = model.apply(params, state, x, key=KEY, training=True)
-    assert (y == want).all()
-    close(after, tuple(states), rtol=0)
+
+    @jax.jit
+    def one_after_the_other(x):
+        states = []
+        for i, layer in enumerate(model):
+            key = jax.random.fold_in(KEY, i)
+            x, s = layer.apply(params[i], state[i], x, key=key, training=True)
+            states.append(s)
+        return x, tuple(states)
+
+    y, after = jax.jit(lambda x: model.apply(params, state, x, key=KEY, training=True))(x)
+    want, states = one_after_the_other(x)
+    np.testing.assert_array_equal(y, want)
+    close(after, states, rtol=0)
 
 
 def test_children_draw_different_numbers():

@@ -1,5 +1,6 @@
 """The losses: values by Flux's formulas in double precision, gradients, kinks, dtypes, errors."""
 
+import functools
 import inspect
 import re
 
@@ -7,8 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
-from nn_helpers import draw
+from nn_helpers import check_derivatives, draw
 
 import pybridge as pb
 from pybridge.nn import losses
@@ -95,7 +95,7 @@ def test_values_and_derivatives(name, x, y, options, want, x64, maybe_jit):
     loss = getattr(losses, name)
     got = maybe_jit(lambda x, y: loss(x, y, **options))(x, y)
     np.testing.assert_allclose(got, want, rtol=1e-12)
-    check_grads(lambda x: loss(x, y, **options), (x,), order=2, eps=1e-6, rtol=1e-4, atol=1e-5)
+    check_derivatives(lambda x: loss(x, y, **options), (x,), eps=1e-6, rtol=1e-4, atol=1e-5)
 
 
 def test_every_loss_has_a_case():
@@ -114,19 +114,21 @@ def test_label_smoothing(x64):
 
 
 def test_the_axis_of_classes_stays_for_agg():
-    for name in ("crossentropy", "logitcrossentropy", "focal_loss"):
-        each = getattr(losses, name)(P, HOT, agg=lambda x: x)
+    for loss in (losses.crossentropy, losses.logitcrossentropy, losses.focal_loss):
+        each = jax.jit(lambda p, y, loss=loss: loss(p, y, agg=lambda x: x))(P, HOT)
         assert each.shape == (4, 1)
     assert losses.mae(X, SIGN, agg=lambda x: x).shape == SHAPE
 
 
 def test_slopes_at_kinks_are_zygotes():
-    slope = jax.grad(lambda x, loss, y: loss(x, y))
-    assert slope(1.0, losses.hinge_loss, 1.0) == -1
-    assert slope(0.0, losses.mae, 0.0) == 0
-    assert slope(1.0, losses.huber_loss, 0.0) == 1
-    zero = jax.grad(lambda p: losses.crossentropy(p, np.array([0.0, 1.0])))(np.array([0.0, 1.0]))
-    assert jnp.isfinite(zero).all() and zero[0] == 0
+    @jax.jit
+    def slopes(zero, one, p):
+        at = [(losses.hinge_loss, one, 1.0), (losses.mae, zero, 0.0), (losses.huber_loss, one, 0.0)]
+        return [jax.grad(loss)(x, y) for loss, x, y in at], jax.grad(losses.crossentropy)(p, p)
+
+    kinks, zero = slopes(0.0, 1.0, np.array([0.0, 1.0]))
+    assert kinks == [-1, 0, 1]
+    assert np.isfinite(zero).all() and zero[0] == 0
 
 
 def test_large_logits_keep_their_digits():
@@ -157,32 +159,47 @@ def test_dtypes_and_shapes(name):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("gamma", [0, 1.5, 2])
 def test_focal_losses_are_finite_where_a_prediction_is_0_or_1(dtype, gamma):
+    dtype = jnp.dtype(dtype)
     worst = -np.log(float(jnp.finfo(dtype).eps))
-    for p, y, want in ((1, 1, 0), (0, 0, 0), (1, 0, worst), (0, 1, worst)):
-        p, y = jnp.asarray(p, dtype), jnp.asarray(y, dtype)
-        value, slope = jax.value_and_grad(losses.binary_focal_loss)(p, y, gamma=gamma)
-        np.testing.assert_allclose(value, want, atol=0.01, rtol=0.02)
-        assert jnp.isfinite(slope) and (want == 0 or slope * (y - 0.5) < 0)
+
+    @jax.jit
+    def both(p, y):
         classes, hot = jnp.stack([p, 1 - p]), jnp.stack([y, 1 - y])
-        value, slope = jax.value_and_grad(losses.focal_loss)(classes, hot, gamma=gamma)
+        return (
+            jax.value_and_grad(losses.binary_focal_loss)(p, y, gamma=gamma),
+            jax.value_and_grad(losses.focal_loss)(classes, hot, gamma=gamma),
+        )
+
+    for p, y, want in ((1, 1, 0), (0, 0, 0), (1, 0, worst), (0, 1, worst)):
+        p, y = np.asarray(p, dtype), np.asarray(y, dtype)
+        (value, slope), (of_classes, slopes) = both(p, y)
         np.testing.assert_allclose(value, want, atol=0.01, rtol=0.02)
-        assert jnp.isfinite(slope).all()
-    z = jnp.asarray([18.0, 5.5], dtype)
+        assert np.isfinite(slope) and (want == 0 or float(slope) * (float(y) - 0.5) < 0)
+        np.testing.assert_allclose(of_classes, want, atol=0.01, rtol=0.02)
+        assert np.isfinite(slopes).all()
+    z = np.asarray([18.0, 5.5], dtype)
     saturated = jax.value_and_grad(lambda z: losses.binary_focal_loss(jax.nn.sigmoid(z), z * 0))
-    assert all(jnp.isfinite(x).all() for x in saturated(z))
+    assert all(np.isfinite(x).all() for x in jax.jit(saturated)(z))
 
 
 def test_a_probability_of_0_that_does_not_count_has_no_derivative():
-    slope = jax.grad(lambda p, loss, y, **options: loss(p, y, **options))
-    assert slope(0.0, losses.poisson_loss, 0.0) == 1
-    hot, p = jnp.array([1.0, 0.0]), jnp.array([1.0, 0.0])
+    hot = p = np.array([1.0, 0.0], np.float32)
+    z = np.array([200.0, 0.0], np.float32)
     for loss in (losses.crossentropy, losses.kldivergence):
-        np.testing.assert_array_equal(slope(p, loss, hot, eps=0), [-1, 0])
-        saturated = jax.grad(lambda z, loss=loss: loss(jax.nn.softmax(z), hot, eps=0))
-        np.testing.assert_array_equal(saturated(jnp.array([200.0, 0.0])), 0)
-    np.testing.assert_array_equal(slope(p, losses.binarycrossentropy, hot, eps=0), [-0.5, 0.5])
-    curved = jax.grad(jax.grad(lambda p: losses.poisson_loss(p, 2.0)))
-    assert curved(0.5) == 2 / 0.5**2
+
+        @jax.jit
+        def slopes(p, z, loss=loss):
+            saturated = jax.grad(lambda z: loss(jax.nn.softmax(z), hot, eps=0))
+            return jax.grad(loss)(p, hot, eps=0), saturated(z)
+
+        slope, saturated = slopes(p, z)
+        np.testing.assert_array_equal(slope, [-1, 0])
+        np.testing.assert_array_equal(saturated, 0)
+    slope = jax.jit(jax.grad(lambda p: losses.binarycrossentropy(p, hot, eps=0)))
+    np.testing.assert_array_equal(slope(p), [-0.5, 0.5])
+    assert jax.jit(jax.grad(losses.poisson_loss))(0.0, 0.0) == 1
+    curved = jax.jit(jax.grad(jax.grad(losses.poisson_loss)))
+    assert curved(0.5, 2.0) == 2 / 0.5**2
 
 
 @pytest.mark.parametrize(
@@ -192,10 +209,10 @@ def test_a_probability_of_0_that_does_not_count_has_no_derivative():
 def test_mixed_derivatives_by_prediction_and_target_are_differences_where_targets_are_0_or_1(
     loss, x64
 ):
-    p, hot = jnp.array([0.25, 0.75]), jnp.array([1.0, 0.0])
-    slope = jax.grad(loss)
-    there = jax.jacobian(lambda y: slope(p, y))(hot)
-    back = jax.jacobian(lambda p: jax.grad(loss, 1)(p, hot))(p)
+    p, hot = np.array([0.25, 0.75]), np.array([1.0, 0.0])
+    slope = jax.jit(jax.grad(loss))
+    there = jax.jit(jax.jacobian(slope, 1))(p, hot)
+    back = jax.jit(jax.jacobian(jax.grad(loss, 1)))(p, hot)
     h = 1e-6 * np.eye(2)
     want = np.stack([(slope(p, hot + e) - slope(p, hot - e)) / 2e-6 for e in h], axis=1)
     np.testing.assert_allclose(there, want, rtol=1e-6, atol=1e-8)
@@ -204,13 +221,17 @@ def test_mixed_derivatives_by_prediction_and_target_are_differences_where_target
 
 def test_sure_logits_keep_their_digits_on_both_sides(x64):
     x = np.array([-30.0, -17, -10, 0, 10, 17, 30])
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def both(x, y):
+        loss = losses.logitbinarycrossentropy
+        return loss(x, jnp.full(7, y), agg=lambda each: each), jax.grad(loss)(x, y, agg=jnp.sum)
+
     for y, sign in ((0, 1), (1, -1)):
         want, slope = np.logaddexp(0, sign * x), sign / (1 + np.exp(-sign * x))
         for dtype, rtol in (("float32", 1e-5), ("bfloat16", 0.02)):
-            xs = jnp.asarray(x, dtype)
-            each = losses.logitbinarycrossentropy(xs, jnp.full(7, y), agg=lambda loss: loss)
+            each, got = both(np.asarray(x, jnp.dtype(dtype)), y)
             np.testing.assert_allclose(np.asarray(each, float), want, rtol=rtol)
-            got = jax.grad(losses.logitbinarycrossentropy)(xs, y, agg=jnp.sum)
             np.testing.assert_allclose(np.asarray(got, float), slope, rtol=rtol)
 
 
@@ -219,16 +240,19 @@ def test_a_target_counts_for_each_prediction_whatever_its_leading_ones(name):
     # By independent entries, as the axis of classes is given by the prediction.
     loss = getattr(losses, name)
     p = np.array([[0.2, 0.3, 0.5], [0.1, 0.8, 0.1]], np.float32)
-    np.testing.assert_allclose(loss(p, 0.5), loss(p, np.full(p.shape, 0.5)), rtol=1e-6)
     y = np.array([[1, 0, 0], [0, 1, 0]])
     along = [{"axis": 0}, {"axis": 1}] if "axis" in inspect.signature(loss).parameters else [{}]
-    for options in along:
-        np.testing.assert_allclose(loss(p, y[None], **options), loss(p, y, **options), rtol=1e-6)
-        np.testing.assert_allclose(
-            loss(p[None], y, **options),
-            loss(p[None], y[None], **options),
-            rtol=1e-6,
-        )
+
+    @jax.jit
+    def pairs(p, y):
+        values = [(loss(p, 0.5), loss(p, np.full(p.shape, 0.5)))]
+        for options in along:
+            values.append((loss(p, y[None], **options), loss(p, y, **options)))
+            values.append((loss(p[None], y, **options), loss(p[None], y[None], **options)))
+        return values
+
+    for got, want in pairs(p, y):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
 OPTIONS = [
@@ -274,6 +298,8 @@ def test_large_batches_in_half_precision(name, x64):
         p, y = p[:, 0], y[:, 0]
     loss = getattr(losses, name)
     has_eps = "eps" in inspect.signature(loss).parameters
-    want = loss(p.astype(float), y.astype(float), **({"eps": 2.0**-10} if has_eps else {}))
-    np.testing.assert_allclose(float(loss(p, y)), float(want), rtol=5e-3)
-    assert jnp.isfinite(jax.grad(loss)(jnp.asarray(p), y)).all()
+    options = {"eps": 2.0**-10} if has_eps else {}
+    want = jax.jit(lambda p, y: loss(p, y, **options))(p.astype(float), y.astype(float))
+    got, slope = jax.jit(lambda p, y: (loss(p, y), jax.grad(loss)(p, y)))(p, y)
+    np.testing.assert_allclose(float(got), float(want), rtol=5e-3)
+    assert np.isfinite(slope).all()

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
-from nn_helpers import draw, forward, pool_reference
+from nn_helpers import check_derivatives, draw, forward, pool_reference
 from quick import examples
 
 import pybridge as pb
@@ -44,7 +43,7 @@ def test_value_is_that_of_the_formula(cls, reduce, fill, window, options, x64, m
 def test_derivatives_of_all_orders(cls, window, options, x64):
     layer = cls(window, **options)
     x = small(len(window))[:1, :1]
-    check_grads(jax.jit(lambda x: jnp.sin(forward(layer, {}, x)).sum()), (x,), order=2, eps=1e-6)
+    check_derivatives(lambda x: jnp.sin(forward(layer, {}, x)).sum(), (x,), eps=1e-6)
 
 
 WINDOWS = st.lists(
@@ -105,9 +104,10 @@ def test_both_ways_of_pooling_agree(window, options, monkeypatch):
             y = forward(layer, {}, x)
             return (y * weight[:, :, : y.shape[2], : y.shape[3]]).sum()
 
-        few = jax.value_and_grad(loss)(x)
+        few = jax.jit(jax.value_and_grad(loss))(x)
         monkeypatch.setattr("pybridge.nn._pool._FEW_SLICES", 0)
-        many = jax.value_and_grad(loss)(x)
+        # By another function, as JAX keeps what it has traced of one.
+        many = jax.jit(jax.value_and_grad(lambda x: loss(x)))(x)
         monkeypatch.undo()
         for a, b in zip(few, many, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
@@ -176,7 +176,7 @@ def test_transformations(layer):
     assert params == state == {}
     want = forward(layer, {}, x)
     assert forward(layer, {}, x[:0]).shape == (0, *want.shape[1:])
-    rows = jax.vmap(lambda row: forward(layer, {}, row[None])[0])(x)
+    rows = jax.jit(jax.vmap(lambda row: forward(layer, {}, row[None])[0]))(x)
     np.testing.assert_allclose(rows, want, rtol=1e-6)
     _, ys = jax.lax.scan(lambda c, row: (c, forward(layer, {}, row[None])[0]), 0, x)
     np.testing.assert_allclose(ys, want, rtol=1e-6)
@@ -185,10 +185,10 @@ def test_transformations(layer):
         return jnp.sum(forward(layer, {}, x) ** 2)
 
     plain = jax.grad(loss)(x)
-    for other in (jax.checkpoint(loss), jax.jit(loss)):
-        np.testing.assert_allclose(jax.grad(other)(x), plain, rtol=1e-5, atol=1e-6)
-    _, slope = jax.jvp(loss, (x,), (x,))
-    np.testing.assert_allclose(slope, jnp.vdot(plain, x), rtol=1e-4)
+    for other in (jax.jit(jax.grad(jax.checkpoint(loss))), jax.grad(jax.jit(loss))):
+        np.testing.assert_allclose(other(x), plain, rtol=1e-5, atol=1e-6)
+    _, slope = jax.jit(lambda x: jax.jvp(loss, (x,), (x,)))(x)
+    np.testing.assert_allclose(slope, np.vdot(plain, x), rtol=1e-4)
 
 
 def test_configuration():

@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
-from jax.test_util import check_grads
-from layer_helpers import close, shaken
-from nn_helpers import draw
+from layer_helpers import close
+from nn_helpers import check_derivatives, draw
 
 import pybridge as pb
 from pybridge import nn
@@ -79,9 +78,14 @@ def reference(name, params, x, hidden=None, mask=None):
 
 def materials(kind, dtype=np.float64, **options):
     layer = kind(3, 2, return_state=True, **options)
-    params, state = layer.init(KEY, dtype)
+    # Without drawing the parameters, which would compile a program for each shape.
+    shapes, state = jax.eval_shape(lambda: layer.init(KEY, dtype))
     assert state == {}
-    return layer, shaken(params, KEY), draw(0, (4, 5, 3), dtype)
+    params = {
+        name: jnp.asarray(0.5 * draw(seed, of.shape), of.dtype)
+        for seed, (name, of) in enumerate(shapes.items(), start=1)
+    }
+    return layer, params, draw(0, (4, 5, 3), dtype)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -115,12 +119,16 @@ def test_a_mask_ends_each_sequence_where_it_ends(kind, x64, maybe_jit):
     assert (slopes[1][~mask] == 0).all() and (slopes[1][mask] != 0).all()
     # What stands in the padding makes no difference; a hole is skipped.
     other = np.where(mask[..., None], x, 1e3)
-    close(run(params, other, mask[..., None])[1], got, rtol=0)
+    close(jax.jit(run)(params, other, mask[..., None])[1], got, rtol=0)
     holes = np.ones((4, 5), bool)
     holes[:, 2] = False
-    short = layer.apply(params, {}, np.delete(other, 2, 1))[0]
-    y, hidden = layer.apply(params, {}, other, mask=holes)[0]
-    close((np.delete(y, 2, 1), hidden), short, rtol=1e-12)
+
+    @jax.jit
+    def both(x, short):
+        return layer.apply(params, {}, x, mask=holes)[0], layer.apply(params, {}, short)[0]
+
+    (y, hidden), want = both(other, np.delete(other, 2, 1))
+    close((np.delete(y, 2, 1), hidden), want, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", LAYERS)
@@ -131,7 +139,7 @@ def test_derivatives_of_both_orders(kind, x64):
     def loss(params, x, hidden):
         return jnp.sin(jnp.stack(jax.tree.leaves(layer.apply(params, {}, x, hidden=hidden)[0])[1:]))
 
-    check_grads(jax.jit(loss), (params, x[:, :3], hidden), order=2, atol=1e-5, rtol=1e-5)
+    check_derivatives(loss, (params, x[:, :3], hidden), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("kind", "cell"), list(zip(LAYERS, CELLS, strict=True)))
@@ -143,18 +151,24 @@ def test_a_layer_is_its_cell_step_by_step(kind, cell):
     for t in range(x.shape[1]):
         (y, hidden), _ = one.apply(params, {}, x[:, t], hidden=hidden)
         ys.append(y)
+
+    @jax.jit
+    def in_other_ways(x):
+        again = nn.Recurrence(one, return_state=True).apply(params, {}, x)[0]
+        plain = kind(3, 2).apply(params, {}, x)[0]
+        # In two parts, with the state handed over; and one sequence alone.
+        first, between = layer.apply(params, {}, x[:, :2])[0]
+        second, end = layer.apply(params, {}, x[:, 2:], hidden=between)[0]
+        parts = jnp.concatenate([first, second], 1), end
+        return again, plain, parts, layer.apply(params, {}, x[0])[0]
+
     got, last = layer.apply(params, {}, x)[0]
-    close((got, last), (jnp.stack(ys, 1), hidden), rtol=1e-6)
-    again = nn.Recurrence(one, return_state=True).apply(params, {}, x)[0]
+    close((got, last), (np.stack(ys, 1), hidden), rtol=1e-6)
+    again, plain, parts, alone = in_other_ways(x)
     close(again, (got, last), rtol=0)
-    plain = kind(3, 2).apply(params, {}, x)[0]
     close(plain, got, rtol=0)
-    # In two parts, with the state handed over; and one sequence alone.
-    first, between = layer.apply(params, {}, x[:, :2])[0]
-    second, end = layer.apply(params, {}, x[:, 2:], hidden=between)[0]
-    close((jnp.concatenate([first, second], 1), end), (got, last), rtol=1e-6)
-    alone = layer.apply(params, {}, x[0])[0]
-    close(alone, jax.tree.map(lambda leaf: leaf[0], (got, last)), rtol=1e-6)
+    close(parts, (got, last), rtol=1e-6)
+    close(alone, jax.tree.map(lambda leaf: np.asarray(leaf)[0], (got, last)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", LAYERS)
@@ -168,31 +182,33 @@ def test_one_scan_for_any_length(kind):
     assert kinds[0] == kinds[1] and str(programs[1]).count("scan[") == 1
     b, t = export.symbolic_shape("b, t")
     struct = jax.ShapeDtypeStruct((b, t, 3), jnp.float32)
-    compiled = export.export(jax.jit(lambda x: layer.apply(params, {}, x)[0]))(struct)
+    run = jax.jit(lambda x: layer.apply(params, {}, x)[0])
+    compiled = export.export(run)(struct)
     for shape in ((2, 4, 3), (1, 9, 3)):
         x = draw(1, shape, np.float32)
-        close(compiled.call(x), layer.apply(params, {}, x)[0], rtol=1e-5)
+        close(compiled.call(x), run(x), rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRUv3])
 def test_transformations(kind, maybe_jit):
     layer, params, x = materials(kind, np.float32)
     want = layer.apply(params, {}, x)[0]
-    rows = jax.vmap(lambda row: layer.apply(params, {}, row)[0])(x)
+    rows = jax.jit(jax.vmap(lambda row: layer.apply(params, {}, row)[0]))(x)
     close(rows, want, rtol=1e-6)
 
     def loss(params, x):
         return jnp.sin(layer.apply(params, {}, x)[0][0]).sum()
 
     plain = maybe_jit(jax.grad(loss))(params, x)
-    close(jax.grad(jax.checkpoint(loss))(params, x), plain, rtol=1e-5)
+    close(jax.jit(jax.grad(jax.checkpoint(loss)))(params, x), plain, rtol=1e-5)
     # Two features that are nearly the same would make digits of their last ones, but for the eps.
     norm = nn.LayerNorm(2, eps=1.0)
     model = nn.Chain(nn.Dense(3, 3), kind(3, 2), nn.Dropout(0.5), norm)
     params, state = model.init(KEY)
-    y, _ = model.apply(params, state, x, mask=np.ones((4, 5, 1), bool))
+    run = jax.jit(lambda x, mask: model.apply(params, state, x, mask=mask)[0])
+    y = run(x, np.ones((4, 5, 1), bool))
     assert y.shape == (4, 5, 2)
-    close(y, model.apply(params, state, x)[0], rtol=1e-6)
+    close(y, jax.jit(lambda x: model.apply(params, state, x)[0])(x), rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", CELLS)
@@ -219,7 +235,7 @@ def test_a_checkpointed_cell_inside_a_layer(kind, x64):
     params, _ = plain.init(KEY, np.float64)
     x = draw(0, (4, 5, 3))
     one, other = (
-        jax.grad(lambda p, layer=layer: jnp.sin(layer.apply(p, {}, x)[0]).sum())(params)
+        jax.jit(jax.grad(lambda p, layer=layer: jnp.sin(layer.apply(p, {}, x)[0]).sum()))(params)
         for layer in (plain, again)
     )
     close(one, other, rtol=1e-12)
@@ -247,7 +263,8 @@ def test_input_and_hidden_state_get_the_weights_dtype(dtype):
     layer = nn.LSTM(3, 2, return_state=True)
     params, _ = layer.init(KEY, jnp.dtype(dtype))
     h = np.zeros(2, np.float32)
-    y, hidden = layer.apply(params, {}, np.ones((2, 4, 3), int), hidden=(h, h))[0]
+    run = jax.jit(lambda: layer.apply(params, {}, np.ones((2, 4, 3), int), hidden=(h, h))[0])
+    y, hidden = run()
     assert {leaf.dtype.name for leaf in jax.tree.leaves((y, hidden))} == {dtype}
     assert hidden[1].shape == (2, 2)
 
@@ -345,7 +362,7 @@ def test_the_first_hidden_state_may_be_donated(kind):
     params, _ = cell.init(KEY)
     step = jax.jit(lambda h, x: cell.apply(params, {}, x, hidden=h)[0][1], donate_argnums=0)
     x, hidden = jnp.ones((4, 2)), cell.initial_hidden(params, (4,))
-    want = cell.apply(params, {}, x)[0][1]
+    want = jax.jit(lambda x: cell.apply(params, {}, x)[0][1])(x)
     close(step(hidden, x), want)
 
 
