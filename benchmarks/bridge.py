@@ -412,8 +412,8 @@ def memory_growth(calls: int) -> Row:
                f"{start:.0f} MB", f"{more:+.1f} MB", "5 MB")  # fmt: skip
 
 
-def machine(threads: int) -> str:
-    """Describe what was measured on."""
+def machine(threads: int | None = None) -> str:
+    """Describe what was measured on, and with how many threads, if they were limited."""
     import jax
     import numpy as np
 
@@ -424,12 +424,14 @@ def machine(threads: int) -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), model)
     zygote = session().require("Zygote")
-    return (
+    text = (
         f"{model}, {os.cpu_count()} cores, {platform.system()}; "
         f"Python {platform.python_version()}, jax {jax.__version__}, NumPy {np.__version__}, "
-        f"Julia {session().julia_version}, "
-        f"Zygote {zygote}; XLA and BLAS with {threads} thread{'s'[: threads > 1]} each."
+        f"Julia {session().julia_version}, Zygote {zygote}"
     )
+    if threads is None:
+        return f"{text}."
+    return f"{text}; XLA and BLAS with {threads} thread{'s'[: threads > 1]} each."
 
 
 def callbacks() -> dict[str, float]:

@@ -8,8 +8,10 @@ NNlib's convolutions are spread over the threads that wait for work. `pb.nn.from
 layers of `pb.nn`; Flax (flax_models.py) has channels last. All are timed in turn, in one process,
 first the steps and then the forward passes; each figure is the least of many, but for the median
 step, which has its share of Julia's garbage collections and of what they leave behind. The forward
-pass is that of the test mode. "The calls alone" is a step without a network: JAX's loss between two
-calls of Julia on the same arrays, of which the first returns zeros and the second the parameters.
+pass is that of the test mode. "JAX's part alone" is a step without a network and without Julia: the
+loss and its gradient, compiled. "The calls alone" has it between two calls of Julia on the same
+arrays, of which the first returns zeros and the second the parameters. "The copy of the gradients"
+is NumPy's, of arrays like them: XLA gives Julia no say in where its results are.
 """
 
 from __future__ import annotations
@@ -167,6 +169,14 @@ def measure(name: str, model: Model) -> list[Row]:
         value, cotangent = jax.value_and_grad(loss)(forward(params, x))
         return value, backward(params, x, cotangent)
 
+    jax_alone = jax.jit(jax.value_and_grad(loss))
+    zeros = jnp.zeros(logits.shape, logits.dtype)
+    gradients = [(np.array(leaf), np.array(leaf)) for leaf in jax.tree.leaves(params)]
+
+    def copy_gradients() -> None:
+        for to, of in gradients:
+            np.copyto(to, of)
+
     in_julia = "((m, x, y),) -> Flux.withgradient(m -> Flux.logitcrossentropy(m(x), y), m)"
     programs = {
         "pb.flux": (ours(in_jax, state, True), ours(in_jax, state, False), params, x),
@@ -178,7 +188,7 @@ def measure(name: str, model: Model) -> list[Row]:
     calls = {
         ("step", "Flux"): lambda: step_in_julia(3),
         ("forward", "Flux"): lambda: forward_in_julia(3),
-        # Once, after a pass of Flux: with what is in the processor's caches when a step ends.
+        # Once, after a pass of another: with what is in the processor's caches when a step ends.
         ("step", "calls"): in_a_row(blocked(calls_alone, params, x), 1),
     }
     steps = {}
@@ -186,6 +196,8 @@ def measure(name: str, model: Model) -> list[Row]:
         steps[which] = blocked(stepping(training), arrays, inputs)
         calls["step", which] = in_a_row(steps[which], 3)
         calls["forward", which] = in_a_row(blocked(jax.jit(test), arrays, inputs), 3)
+    calls["step", "JAX"] = in_a_row(blocked(jax_alone, zeros), 1)
+    calls["step", "copy"] = in_a_row(copy_gradients, 1)
     # The passes apart: what Julia allocated last decides where in memory the next call works.
     times = {}
     for kind in ("step", "forward"):
@@ -206,7 +218,7 @@ def measure(name: str, model: Model) -> list[Row]:
     ]
     one_step = {"pb.flux": in_a_row(steps["pb.flux"], 1), "Flux": lambda: step_in_julia(1)}
     typical = medians(one_step, 3 * model.rounds)
-    alone, flux = times["step", "calls"], times["step", "Flux"]
+    flux = times["step", "Flux"]
     return [
         *rows,
         Row(
@@ -215,11 +227,18 @@ def measure(name: str, model: Model) -> list[Row]:
             f"Flux {ms(typical['Flux'])}",
             f"{typical['pb.flux'] / typical['Flux']:.2f} times",
         ),
-        Row(
-            f"{name}: the calls alone",
-            ms(alone),
-            f"a step of Flux {ms(flux)}",
-            f"{alone / flux:.2f} of it",
+        *(
+            Row(
+                f"{name}: {what}",
+                ms(times["step", part]),
+                f"a step of Flux {ms(flux)}",
+                f"{times['step', part] / flux:.2f} of it",
+            )
+            for part, what in (
+                ("calls", "the calls alone"),
+                ("JAX", "JAX's part alone"),
+                ("copy", "the copy of the gradients"),
+            )
         ),
     ]
 

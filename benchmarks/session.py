@@ -1,22 +1,26 @@
 """Measure what pybridge costs: import, start, first derivatives, and each warm call.
 
-    python benchmarks/session.py
+    python benchmarks/session.py [--markdown]
 
 Start-up figures are medians over fresh processes with everything precompiled. Call figures are
-the least of many calls, from Python and inside Julia, in one run.
+the least of many calls, from Python and inside Julia, in turn, in one run. "An empty call" is a C
+function that returns at once, called on Julia's thread the way that each call takes.
 """
 
 from __future__ import annotations
 
+import argparse
+import ctypes
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 
 import numpy as np
+from bridge import Row, in_a_row, least, machine, ms, show, us
 
 import pybridge as pb
+from pybridge.julia._session import session
 
 FUNCTION = "x -> sum(abs2, x)"
 
@@ -30,7 +34,7 @@ n -> begin
     f = {function}
     x = rand(Int(n))
     gradient() = PyBridge.value_and_gradient(PyBridge.BACKENDS.{system}, f, (x,), Val((1,)))
-    minimum(_ -> @elapsed(gradient()), 1:2000)
+    minimum(_ -> @elapsed(gradient()), 1:100)
 end
 """
 
@@ -41,7 +45,7 @@ n -> begin
     x = rand(Int(n))
     cache = Mooncake.prepare_gradient_cache(f, x)
     gradient() = Mooncake.value_and_gradient!!(cache, f, x)
-    minimum(_ -> @elapsed(gradient()), 1:500)
+    minimum(_ -> @elapsed(gradient()), 1:100)
 end
 """
 WORK = "x -> sum(v -> log1p(exp(sin(v) * v)), x)"
@@ -68,64 +72,99 @@ def first(transform: str, system: str) -> str:
     return f"pb.{transform}(pb.from_julia({FIRST!r}), backend={system!r})(np.array([0.5, 0.3]))"
 
 
-def least(call: Callable[[], object], times: int = 2000) -> float:
-    """Take the least time of a call, in seconds."""
-    call()
-    found = float("inf")
-    for _ in range(times):
-        start = time.perf_counter()
-        call()
-        found = min(found, time.perf_counter() - start)
-    return found
-
-
 def x_of(size: int) -> np.ndarray:
     """Draw the numbers of a point."""
     return np.random.default_rng(0).random(size)
 
 
-def main() -> None:
-    """Run all measurements."""
+def starts(systems: list[pb.Backend]) -> list[Row]:
+    """Time the import, Julia's start, and the first derivatives of new processes."""
     imported = fresh(timed("import jax, jax.numpy", "import pybridge"), 5)
-    print(f"import pybridge after import jax: {1e3 * imported:.0f} ms more")
-    session = "from pybridge.julia._session import session"
-    started = fresh(timed(f"import jax; {session}", "session()"), 3)
-    print(f"start of Julia with PyBridge: {started:.2f} s")
-    systems = [b for b in pb.backends() if b.language == "julia" and b.available]
-    print("in a new process   start and first gradient   first second derivative after it")
+    start = "from pybridge.julia._session import session"
+    started = fresh(timed(f"import jax; {start}", "session()"), 3)
+    rows = [
+        Row("`import pybridge` after `import jax`", ms(imported), "", "", "20 ms"),
+        Row("start of Julia with PyBridge", f"{started:.2f} s", "", ""),
+    ]
     for backend in systems:
         gradient = fresh(timed(BEFORE, first("grad", backend.name)), 3)
-        after = f"{BEFORE}; {first('grad', backend.name)}"
-        second = (
-            f"{fresh(timed(after, first('hessian', backend.name)), 3):.2f} s"
-            if backend.second_order
-            else "has none"
-        )
-        print(f"  {backend.name:16} {gradient:12.2f} s {second:>24}")
+        what = f"a new process's start of Julia and first gradient, {backend.name}"
+        rows.append(Row(what, f"{gradient:.2f} s", "", ""))
+        if backend.second_order:
+            after = f"{BEFORE}; {first('grad', backend.name)}"
+            second = fresh(timed(after, first("hessian", backend.name)), 3)
+            what = f"its first second derivative after that, {backend.name}"
+            rows.append(Row(what, f"{second:.2f} s", "", ""))
+    return rows
 
-    x = x_of(1000)
-    f = pb.from_julia(FUNCTION)
-    print("value_and_grad of a 1000-vector   from Python   inside Julia   more   ratio")
+
+def against_julia(what: str, outside: float, inside: float, target: str = "") -> Row:
+    """Set a call from Python beside the same inside Julia."""
+    more = f"{us(outside - inside)} more"
+    return Row(what, us(outside), f"inside Julia {us(inside)}", more, target)
+
+
+def calls(systems: list[pb.Backend]) -> list[Row]:
+    """Time what every call takes, and `value_and_grad` on each system."""
+    # It takes no arguments, so it ignores what it is given.
+    nothing = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p).value or 0
+    running, x = session(), x_of(1000)
+    f, constant = pb.from_julia(FUNCTION), pb.from_julia("x -> 0.0")
+    timed: dict[tuple[str, str], Callable[[], object]] = {
+        ("", "empty"): lambda: running.run(lambda lib: lib._enter(nothing, 0, 0, 0, None)),
+        ("", "constant"): lambda: constant(x),
+    }
     for backend in systems:
         gradient = pb.value_and_grad(f, backend=backend.name)
-        outside = 1e6 * least(lambda gradient=gradient: gradient(x))
-        source = INSIDE.format(function=FUNCTION, system=backend.name)
-        inside = 1e6 * float(pb.from_julia(source)(x.size))
-        print(
-            f"  {backend.name:30} {outside:8.1f} us {inside:11.1f} us {outside - inside:5.1f} us"
-            f" {outside / inside:5.2f}"
+        inside = pb.from_julia(INSIDE.format(function=FUNCTION, system=backend.name))
+        timed["outside", backend.name] = lambda gradient=gradient: gradient(x)
+        timed["inside", backend.name] = lambda inside=inside: float(inside(x.size))
+    times = least(
+        {key: call if key[0] == "inside" else in_a_row(call, 100) for key, call in timed.items()},
+        rounds=20,
+    )
+    rows = [
+        Row("an empty call on Julia's thread", us(times["", "empty"]), "", ""),
+        Row("`x -> 0.0` of a 1000-vector", us(times["", "constant"]), "", ""),
+    ]
+    for backend in systems:
+        what = f"`value_and_grad` of a 1000-vector, {backend.name}"
+        outside, inside = times["outside", backend.name], times["inside", backend.name]
+        target = "60 us" if backend.name == "yota" else "20 us"
+        rows.append(against_julia(what, outside, inside, target))
+    return rows
+
+
+def prepared() -> list[Row]:
+    """Time `value_and_grad` with Mooncake against Mooncake's own with everything prepared."""
+    rows = []
+    for function, size in ((FUNCTION, 1000), (WORK, 20_000)):
+        gradient, x = pb.value_and_grad(pb.from_julia(function), backend="mooncake"), x_of(size)
+        inside = pb.from_julia(PREPARED.format(function=function), using=["Mooncake"])
+        times = least(
+            {
+                "outside": in_a_row(lambda gradient=gradient, x=x: gradient(x), 100),
+                "inside": lambda inside=inside, size=size: float(inside(size)),
+            },
+            rounds=5,
         )
+        what = f"`{function}` of {size:,}, Mooncake with everything prepared"
+        rows.append(against_julia(what, times["outside"], times["inside"]))
+    return rows
+
+
+def main() -> None:
+    """Run all measurements."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--markdown", action="store_true", help="print a table for the docs")
+    parser.add_argument("--calls", action="store_true", help="warm calls alone")
+    options = parser.parse_args()
+    systems = [b for b in pb.backends() if b.language == "julia" and b.available]
+    rows = [] if options.calls else starts(systems)
+    rows += calls(systems)
     if any(backend.name == "mooncake" for backend in systems):
-        print("pb.value_and_grad with Mooncake   from Python   its own, prepared   more   ratio")
-        for function, size in ((FUNCTION, 1000), (WORK, 20_000)):
-            gradient, x = pb.value_and_grad(pb.from_julia(function), backend="mooncake"), x_of(size)
-            outside = 1e6 * least(lambda gradient=gradient, x=x: gradient(x), 500)
-            source = PREPARED.format(function=function)
-            inside = 1e6 * float(pb.from_julia(source, using=["Mooncake"])(size))
-            print(
-                f"  {function:45} {outside:9.1f} us {inside:9.1f} us {outside - inside:6.1f} us"
-                f" {outside / inside:5.2f}"
-            )
+        rows += prepared()
+    show(rows, machine(), options.markdown)
 
 
 if __name__ == "__main__":
