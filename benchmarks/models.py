@@ -177,6 +177,11 @@ def measure(name: str, model: Model) -> list[Row]:
         for to, of in gradients:
             np.copyto(to, of)
 
+    parts = {
+        "the calls alone": blocked(calls_alone, params, x),
+        "JAX's part alone": blocked(jax_alone, zeros),
+        "the copy of the gradients": copy_gradients,
+    }
     in_julia = "((m, x, y),) -> Flux.withgradient(m -> Flux.logitcrossentropy(m(x), y), m)"
     programs = {
         "pb.flux": (ours(in_jax, state, True), ours(in_jax, state, False), params, x),
@@ -188,16 +193,14 @@ def measure(name: str, model: Model) -> list[Row]:
     calls = {
         ("step", "Flux"): lambda: step_in_julia(3),
         ("forward", "Flux"): lambda: forward_in_julia(3),
-        # Once, after a pass of another: with what is in the processor's caches when a step ends.
-        ("step", "calls"): in_a_row(blocked(calls_alone, params, x), 1),
+        # Once, after a pass of Flux: with what is in the processor's caches when a step ends.
+        **{("step", part): in_a_row(call, 1) for part, call in parts.items()},
     }
     steps = {}
     for which, (training, test, arrays, inputs) in programs.items():
         steps[which] = blocked(stepping(training), arrays, inputs)
         calls["step", which] = in_a_row(steps[which], 3)
         calls["forward", which] = in_a_row(blocked(jax.jit(test), arrays, inputs), 3)
-    calls["step", "JAX"] = in_a_row(blocked(jax_alone, zeros), 1)
-    calls["step", "copy"] = in_a_row(copy_gradients, 1)
     # The passes apart: what Julia allocated last decides where in memory the next call works.
     times = {}
     for kind in ("step", "forward"):
@@ -229,16 +232,12 @@ def measure(name: str, model: Model) -> list[Row]:
         ),
         *(
             Row(
-                f"{name}: {what}",
+                f"{name}: {part}",
                 ms(times["step", part]),
                 f"a step of Flux {ms(flux)}",
                 f"{times['step', part] / flux:.2f} of it",
             )
-            for part, what in (
-                ("calls", "the calls alone"),
-                ("JAX", "JAX's part alone"),
-                ("copy", "the copy of the gradients"),
-            )
+            for part in parts
         ),
     ]
 

@@ -1,6 +1,6 @@
 """Measure what pybridge costs: import, start, first derivatives, and each warm call.
 
-    python benchmarks/session.py [--markdown]
+    python benchmarks/session.py [--markdown] [--calls]
 
 Start-up figures are medians over fresh processes with everything precompiled. Call figures are
 the least of many calls, from Python and inside Julia, in turn, in one run. "An empty call" is a C
@@ -110,17 +110,17 @@ def calls(systems: list[pb.Backend]) -> list[Row]:
     nothing = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p).value or 0
     running, x = session(), x_of(1000)
     f, constant = pb.from_julia(FUNCTION), pb.from_julia("x -> 0.0")
-    timed: dict[tuple[str, str], Callable[[], object]] = {
+    work: dict[tuple[str, str], Callable[[], object]] = {
         ("", "empty"): lambda: running.run(lambda lib: lib._enter(nothing, 0, 0, 0, None)),
         ("", "constant"): lambda: constant(x),
     }
     for backend in systems:
         gradient = pb.value_and_grad(f, backend=backend.name)
         inside = pb.from_julia(INSIDE.format(function=FUNCTION, system=backend.name))
-        timed["outside", backend.name] = lambda gradient=gradient: gradient(x)
-        timed["inside", backend.name] = lambda inside=inside: float(inside(x.size))
+        work["outside", backend.name] = lambda gradient=gradient: gradient(x)
+        work["inside", backend.name] = lambda inside=inside: float(inside(x.size))
     times = least(
-        {key: call if key[0] == "inside" else in_a_row(call, 100) for key, call in timed.items()},
+        {key: call if key[0] == "inside" else in_a_row(call, 100) for key, call in work.items()},
         rounds=20,
     )
     rows = [

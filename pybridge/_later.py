@@ -25,8 +25,7 @@ def imported_later(
         if modules[name] == ".":
             return importlib.import_module(f".{name}", package)
         value = getattr(importlib.import_module(modules[name], package), name)
-        # Importing a module of the same name has made the package show the module.
-        vars(sys.modules[package])[name] = value
+        setattr(sys.modules[package], name, value)  # where it is found the next time
         return value
 
     def list_names() -> list[str]:

@@ -193,14 +193,14 @@ def test_one_scan_for_any_length(kind):
 def test_transformations(kind, maybe_jit):
     layer, params, x = materials(kind, np.float32)
     want = layer.apply(params, {}, x)[0]
-    rows = jax.jit(jax.vmap(lambda row: layer.apply(params, {}, row)[0]))(x)
+    rows = jax.vmap(lambda row: layer.apply(params, {}, row)[0])(x)
     close(rows, want, rtol=1e-6)
 
     def loss(params, x):
         return jnp.sin(layer.apply(params, {}, x)[0][0]).sum()
 
     plain = maybe_jit(jax.grad(loss))(params, x)
-    close(jax.jit(jax.grad(jax.checkpoint(loss)))(params, x), plain, rtol=1e-5)
+    close(jax.grad(jax.checkpoint(loss))(params, x), plain, rtol=1e-5)
     # Two features that are nearly the same would make digits of their last ones, but for the eps.
     norm = nn.LayerNorm(2, eps=1.0)
     model = nn.Chain(nn.Dense(3, 3), kind(3, 2), nn.Dropout(0.5), norm)
