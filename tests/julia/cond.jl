@@ -43,7 +43,7 @@
     @testset "$system: $name" for (system, (name, (f, args))) in combined(SYSTEMS, cases)
         value, gradient = value_and_gradient(system, f, args...)
         @test value ≈ f(args...)
-        @test close_to(gradient, differences(f, args...))
+        @test is_gradient(gradient, f, args...)
     end
 
     @testset "$system: NNlib #434" for system in SYSTEMS
@@ -77,13 +77,13 @@
         @test value_and_gradient(system, roots, [4.0, 0.0, -1.0]) == (2.0, ([0.25, 0.0, 0.0],))
         matrix(x) = sum(abs2, cond(x .> 0, x -> 2x, x -> -x, x))
         x = [1.0 -2.0; 3.0 -4.0]
-        @test close_to(value_and_gradient(system, matrix, x)[2], differences(matrix, x))
+        @test is_gradient(value_and_gradient(system, matrix, x)[2], matrix, x)
         shared(x, a) = sum(cond(x .> 0, (x, a) -> a * x, (x, a) -> a, x, a))
-        @test close_to(value_and_gradient(system, shared, [1.0, -1.0], 3.0)[2],
-            differences(shared, [1.0, -1.0], 3.0))
+        _, gradient = value_and_gradient(system, shared, [1.0, -1.0], 3.0)
+        @test is_gradient(gradient, shared, [1.0, -1.0], 3.0)
         captured(x, a) = sum(cond(x .> 0, x -> a * x, x -> x, x))
-        @test close_to(value_and_gradient(system, captured, [1.0, -1.0], 3.0)[2],
-            differences(captured, [1.0, -1.0], 3.0))
+        _, gradient = value_and_gradient(system, captured, [1.0, -1.0], 3.0)
+        @test is_gradient(gradient, captured, [1.0, -1.0], 3.0)
         none(x) = sum(cond(x .> 10, log, x -> 2x, x))
         @test value_and_gradient(system, none, [0.0, 1.0])[2][1] == [2.0, 2.0]
     end

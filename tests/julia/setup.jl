@@ -59,13 +59,36 @@ function value_and_gradient(system, f, args...)
 end
 
 "Central differences in Float64: the truth that no AD system had a hand in."
-function differences(f, args...; h=1e-6)
+function differences(f, args...)
+    along = directional(f, args)
+    v = PyBridge.ravel(args)
+    return PyBridge.unravel(args, [along(eachindex(v) .== i) for i in eachindex(v)])
+end
+
+"The derivative of `f` at `args` along a vector, by central differences."
+function directional(f, args; h=1e-6)
     v = PyBridge.ravel(args)
     g(v) = f(PyBridge.unravel(args, v)...)
-    slopes = [(g(v + h * (1:length(v) .== i)) - g(v - h * (1:length(v) .== i))) / 2h
-              for i in eachindex(v)]
-    return PyBridge.unravel(args, slopes)
+    return d -> (g(v + h * d) - g(v - h * d)) / 2h
 end
+
+"""
+Whether gradients of `f` at `args` are its differences: number by number in the long run, along one
+direction of each array in the quick one, which interprets every call of `f`.
+"""
+function is_gradient(gradients, f, args...)
+    LONG && return close_to(gradients, differences(f, args...))
+    map(size, leaves(gradients)) == map(size, leaves(args)) || return false
+    along, all_of_it, stop = directional(f, args), PyBridge.ravel(gradients), 0
+    return all(leaves(args)) do leaf
+        part = stop+1:(stop += length(leaf))
+        direction = [i in part ? cos(i) : 0.0 for i in eachindex(all_of_it)]
+        close_to(sum(all_of_it .* direction), along(direction))
+    end
+end
+
+leaves(x) = (x,)
+leaves(x::Union{Tuple,NamedTuple}) = mapreduce(leaves, (a, b) -> (a..., b...), values(x); init=())
 
 close_to(a::Union{Tuple,NamedTuple}, b) = all(map(close_to, values(a), values(b)))
 close_to(a, b) = isapprox(a, b; rtol=1e-6, atol=1e-7, nans=true)

@@ -2,7 +2,7 @@
     f(index) = x -> PyBridge.switch(index, (sin, x -> x^2, exp), x)
     @testset "$system" for system in SYSTEMS
         for index in 1:3
-            @test close_to(value_and_gradient(system, f(index), 0.7)[2], differences(f(index), 0.7))
+            @test is_gradient(value_and_gradient(system, f(index), 0.7)[2], f(index), 0.7)
         end
         captured(x, a) = PyBridge.switch(2, (x -> x, x -> a * x), x)
         @test value_and_gradient(system, captured, 2.0, 5.0) == (10.0, (5.0, 2.0))

@@ -84,7 +84,7 @@
     @testset "$system: $name" for (system, (name, (f, args))) in combined(SYSTEMS, cases)
         value, gradient = value_and_gradient(system, f, args...)
         @test value ≈ f(args...)
-        @test close_to(gradient, differences(f, args...))
+        @test is_gradient(gradient, f, args...)
     end
 
     @testset "$system: what is filled with NaN has no derivative" for system in by_turns(SYSTEMS)
@@ -101,7 +101,7 @@
     @testset "Zygote over Zygote, and forward rules" begin
         f(x) = sum(take(x, [1, 3, 3]) .^ 3)
         g(x) = sum(abs2, Zygote.gradient(f, x)[1])
-        @test close_to(Zygote.gradient(g, x), differences(g, x))
+        @test is_gradient(Zygote.gradient(g, x), g, x)
         read = PyBridge.read_at
         frule, None = PyBridge.ChainRulesCore.frule, PyBridge.NoTangent()
         @test frule((None, [1.0, 2.0, 4.0], None, None, 8.0), read, x, [3, 0], 1, 5.0) ==
