@@ -95,7 +95,6 @@ def explain_nan(
 
 
 def _explain(problem: Problem) -> NaNExplanation:
-    problem.flat(problem.f)(*problem.inputs)  # an error of its own is the user's to see
     answers, notes = _answers(problem)
     if not answers:
         return NaNExplanation(problem.name, False, None, (), None, None, notes=tuple(notes))
@@ -131,9 +130,11 @@ def _answers(problem: Problem) -> tuple[dict[str, ModeResult], list[str]]:
     for mode in ("reverse", "forward"):
         try:
             answers[mode] = differentiate(problem.flat(problem.f), problem.inputs, mode)
+            continue
         except (TypeError, ValueError, NotImplementedError) as error:
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            notes.append(f"{mode.capitalize()} mode is not possible: {reason}")
+        problem.flat(problem.f)(*problem.inputs)  # an error of its own is the user's to see
+        notes.append(f"{mode.capitalize()} mode is not possible: {reason}")
     return answers, notes
 
 
