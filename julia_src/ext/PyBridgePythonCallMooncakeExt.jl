@@ -10,9 +10,7 @@ using PythonCall: PythonCall
 # Who compiles without optimising, as the quick tests do, is in a hurry: this takes as long as all other
 # extensions.
 Base.JLOptions().opt_level > 0 && @compile_workload Base.disable_sigint() do
-    PyBridge.exercise(MooncakeBackend(), (1.0, [1.0, 2.0]))
-    PyBridge.exercise_control_flow(MooncakeBackend())
-    PyBridge.hessian(MooncakeBackend(), sum, ([1.0, 2.0],), Val((1,)))
+    PyBridge.exercise_derived_rules(MooncakeBackend())
 end
 
 end

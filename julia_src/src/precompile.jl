@@ -38,6 +38,17 @@ function exercise_control_flow(backend)
 end
 
 """
+    exercise_derived_rules(backend)
+
+Have a system whose rules are derived by code of Julia's compiler derive some of each order.
+"""
+function exercise_derived_rules(backend)
+    exercise(backend, (1.0, [1.0, 2.0]))
+    exercise_control_flow(backend)
+    hessian(backend, sum, ([1.0, 2.0],), Val((1,)))
+end
+
+"""
     exercise_closures(backend)
 
 The same for a closure with keyword arguments.

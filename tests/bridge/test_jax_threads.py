@@ -35,9 +35,9 @@ read = pb.from_julia("x -> (length(PyBridge.FUNCTIONS.entries), length(PyBridge.
 
 @pytest.fixture
 def run(run_python):
-    def run(body, *, timeout=300, **settings):
-        program = PROLOGUE + body
-        return run_python(program, packages=(), timeout=timeout, env={**os.environ, **settings})
+    def run(body, *, packages=(), timeout=300, **settings):
+        env = {**os.environ, **settings}
+        return run_python(PROLOGUE + body, packages=packages, timeout=timeout, env=env)
 
     return run
 
@@ -135,7 +135,7 @@ while len(grown) < 4 and min(grown, default=5) >= 5:
     grown.append(resident() - before)
 assert min(grown) < 5, f"{grown} MB"
 """,
-        timeout=300,
+        packages=None,  # of so many calls, what is compiled pays
     )
 
 
