@@ -8,6 +8,7 @@ import os
 
 import jax
 import numpy as np
+from quick import LONG
 
 import pybridge as pb
 from pybridge._backends import TABLE
@@ -21,6 +22,17 @@ REVERSE = tuple(s.name for s in ROWS if "reverse" in s.modes)
 REVERSE_ONLY = tuple(s.name for s in ROWS if s.modes == ("reverse",))
 NO_FORWARD = tuple(s.name for s in ROWS if "forward" not in s.modes)
 BY_VALUE = tuple(s.name for s in ROWS if s.detection == "value")
+
+
+def without_mooncake_by_day():
+    """List the systems for `pb.check`; in the long run None, which is all.
+
+    To derive a function's second derivatives takes Mooncake ten seconds and more, and the others
+    less than one. By day one function is checked under all systems, in test_check_julia.py.
+    """
+    if LONG in os.environ:
+        return None
+    return ["jax", *(name for name in SYSTEMS if name != "mooncake")]
 
 
 @functools.cache

@@ -7,6 +7,9 @@ mooncake_gradient(f, x) =
 # Defined anew below.
 redefined(x) = x^2
 
+# To derive the second derivatives of one function takes Mooncake many seconds, so tests share one.
+scaled(c) = x -> PyBridge.differentiation_order(x[1]) * sum(c) * sum(abs2, x)
+
 @testset "Mooncake" begin
     backend = PyBridge.BACKENDS.mooncake
 
@@ -33,8 +36,7 @@ redefined(x) = x^2
     end
 
     @testset "a derivative within another one counts, too" begin
-        scaled(x) = PyBridge.differentiation_order(x[1]) * x[1]^2
-        @test PyBridge.hessian(backend, scaled, ([3.0],), Val((1,))) == [4.0;;]
+        @test PyBridge.hessian(backend, scaled([1.0]), ([3.0],), Val((1,))) == [4.0;;]
     end
 
     @testset "a new method is a new rule" begin
@@ -95,10 +97,9 @@ redefined(x) = x^2
             @test all(PyBridge.pushforward(backend, f, args, tangents) .≈
                       PyBridge.pushforward(reference, f, args, tangents))
         end
-        scaled(c) = x -> sum(c) * sum(abs2, x)
         for c in ([1.0], [1.0, 2.0], [3.0])
             @test PyBridge.hessian(backend, scaled(c), ([1.0, 2.0],), Val((1,))) ≈
-                  2 * sum(c) * [1 0; 0 1]
+                  4 * sum(c) * [1 0; 0 1]
             _, slope = PyBridge.pushforward(backend, scaled(c), ([1.0, 2.0],), ([1.0, 0.0],))
             @test slope ≈ 2 * sum(c)
         end
