@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -123,6 +125,7 @@ def _release(text: str) -> tuple[int, ...]:
 def _install(session: Running, package: str, place: Path) -> None:
     """Make an environment, showing Pkg's progress on the terminal."""
     offline = bool(setting("PYBRIDGE_OFFLINE").value)
+    _make_writable(package, place.parent)
     print(
         f"pybridge: installing {package} for Julia into {place}",
         file=sys.stderr,
@@ -145,6 +148,24 @@ def _install(session: Running, package: str, place: Path) -> None:
             f'{done.returncode}). With a network, try again; without one, see "Offline use" in '
             f"pybridge's documentation. The other AD systems are not affected."
         )
+
+
+def _make_writable(package: str, place: Path) -> None:
+    """Make the folder of all environments before Julia starts, and refuse one that cannot be."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        if not os.access(place, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
+    except OSError as error:
+        raise BackendNotLoadedError(
+            explain(
+                f"{package} could not be installed",
+                expected="a folder for Julia's environments that can be written",
+                got=f"{place} ({error.strerror})",
+                fix="Choose another one with PYBRIDGE_ENVIRONMENTS. The other AD systems are not "
+                "affected.",
+            )
+        ) from error
 
 
 def _has_fileno() -> bool:
