@@ -46,3 +46,21 @@ def test_rules_of_chainrules(system):
     )
     derivative = float(pb.grad(f, backend=system.name)(3.0))
     assert derivative == (7.0 if system.reads_chainrules else 6.0)
+
+
+EXTENSIONS = """
+() -> begin
+    loaded = Set(string(nameof(m)) for m in Base.loaded_modules_array())
+    extensions = Base.parsed_toml(joinpath(pkgdir(PyBridge), "Project.toml"))["extensions"]
+    needs(triggers) = triggers isa String ? [triggers] : triggers
+    due = [name for (name, triggers) in extensions if all(in(loaded), needs(triggers))]
+    absent = filter(name -> Base.get_extension(PyBridge, Symbol(name)) === nothing, due)
+    isempty(absent) || error("not loaded: ", join(absent, ", "))
+    length(due)
+end
+"""
+
+
+def test_every_extension_is_loaded_where_its_packages_are():
+    # Julia says of one that does not compile what it is, and goes on without.
+    assert pb.from_julia(EXTENSIONS)() >= len(ROWS)
