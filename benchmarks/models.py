@@ -10,8 +10,9 @@ first the steps and then the forward passes; each figure is the least of many, b
 step, which has its share of Julia's garbage collections and of what they leave behind. The forward
 pass is that of the test mode. "JAX's part alone" is a step without a network and without Julia: the
 loss and its gradient, compiled. "The calls alone" has it between two calls of Julia on the same
-arrays, of which the first returns zeros and the second the parameters. "The copy of the gradients"
-is NumPy's, of arrays like them: XLA gives Julia no say in where its results are.
+arrays, of which the first returns zeros and the second the parameters. "The call alone" is that
+first one, beside the forward pass. "The copy of the gradients" is NumPy's, of arrays like them: XLA
+gives Julia no say in where its results are.
 """
 
 from __future__ import annotations
@@ -97,6 +98,10 @@ MODELS = {
 }
 
 
+# What is timed of a model.
+KINDS = {"step": "value and gradient", "forward": "forward pass"}
+
+
 def inside(f: str, work: str) -> Callable[[int], float]:
     """Make a function that asks Julia, from a compiled program, for the least time of `work(f)`.
 
@@ -169,7 +174,7 @@ def measure(name: str, model: Model) -> list[Row]:
         value, cotangent = jax.value_and_grad(loss)(forward(params, x))
         return value, backward(params, x, cotangent)
 
-    jax_alone = jax.jit(jax.value_and_grad(loss))
+    call_alone, jax_alone = jax.jit(forward), jax.jit(jax.value_and_grad(loss))
     zeros = jnp.zeros(logits.shape, logits.dtype)
     gradients = [(np.array(leaf), np.array(leaf)) for leaf in jax.tree.leaves(params)]
 
@@ -178,9 +183,10 @@ def measure(name: str, model: Model) -> list[Row]:
             np.copyto(to, of)
 
     parts = {
-        "the calls alone": blocked(calls_alone, params, x),
-        "JAX's part alone": blocked(jax_alone, zeros),
-        "the copy of the gradients": copy_gradients,
+        ("step", "the calls alone"): blocked(calls_alone, params, x),
+        ("step", "JAX's part alone"): blocked(jax_alone, zeros),
+        ("step", "the copy of the gradients"): copy_gradients,
+        ("forward", "the call alone"): blocked(call_alone, params, x),
     }
     in_julia = "((m, x, y),) -> Flux.withgradient(m -> Flux.logitcrossentropy(m(x), y), m)"
     programs = {
@@ -193,8 +199,8 @@ def measure(name: str, model: Model) -> list[Row]:
     calls = {
         ("step", "Flux"): lambda: step_in_julia(3),
         ("forward", "Flux"): lambda: forward_in_julia(3),
-        # Once, after a pass of Flux: with what is in the processor's caches when a step ends.
-        **{("step", part): in_a_row(call, 1) for part, call in parts.items()},
+        # Once, after a pass of Flux: with what is in the processor's caches when it ends.
+        **{part: in_a_row(call, 1) for part, call in parts.items()},
     }
     steps = {}
     for which, (training, test, arrays, inputs) in programs.items():
@@ -203,7 +209,7 @@ def measure(name: str, model: Model) -> list[Row]:
         calls["forward", which] = in_a_row(blocked(jax.jit(test), arrays, inputs), 3)
     # The passes apart: what Julia allocated last decides where in memory the next call works.
     times = {}
-    for kind in ("step", "forward"):
+    for kind in KINDS:
         times |= least({key: call for key, call in calls.items() if key[0] == kind}, model.rounds)
     rows = [
         Row(
@@ -213,7 +219,7 @@ def measure(name: str, model: Model) -> list[Row]:
             f"{times[key, which] / times[key, peer]:.2f} times",
             target,
         )
-        for key, what in (("step", "value and gradient"), ("forward", "forward pass"))
+        for key, what in KINDS.items()
         for which, peer, target in (
             ("pb.flux", "Flux", "1.10 times" if key == "step" else "1.05 times"),
             ("pb.nn", "Flax", "1.00 times"),
@@ -221,7 +227,6 @@ def measure(name: str, model: Model) -> list[Row]:
     ]
     one_step = {"pb.flux": in_a_row(steps["pb.flux"], 1), "Flux": lambda: step_in_julia(1)}
     typical = medians(one_step, 3 * model.rounds)
-    flux = times["step", "Flux"]
     return [
         *rows,
         Row(
@@ -233,11 +238,11 @@ def measure(name: str, model: Model) -> list[Row]:
         *(
             Row(
                 f"{name}: {part}",
-                ms(times["step", part]),
-                f"a step of Flux {ms(flux)}",
-                f"{times['step', part] / flux:.2f} of it",
+                ms(times[kind, part]),
+                f"{KINDS[kind]} of Flux {ms(times[kind, 'Flux'])}",
+                f"{times[kind, part] / times[kind, 'Flux']:.2f} of it",
             )
-            for part in parts
+            for kind, part in parts
         ),
     ]
 

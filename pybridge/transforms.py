@@ -121,7 +121,7 @@ def value_and_grad(
             value, gradients = _lowering().value_and_grad(
                 f, _as_arrays(args), kwargs, numbers, system, has_aux
             )
-        return value, gradients if isinstance(argnums, Sequence) else gradients[0]
+        return value, gradients[0] if isinstance(argnums, int) else gradients
 
     return functools.wraps(f)(compute)
 

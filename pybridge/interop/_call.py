@@ -64,7 +64,7 @@ def call_declared(function: Function, args: tuple[Any, ...]) -> Any:
             arguments, and JAX cannot hold it.
     """
     leaves, in_tree = jax.tree_util.tree_flatten(args)
-    arrays = [as_leaf(leaf, f"argument leaf {i}") for i, leaf in enumerate(leaves)]
+    arrays = [as_leaf(leaf, i) for i, leaf in enumerate(leaves)]
     wants_jax = any(isinstance(leaf, jax.Array) for leaf in leaves)
     if wants_jax:  # a Python number beside JAX arrays has the dtype that JAX gives it
         arrays = [x.astype(jax.dtypes.canonicalize_dtype(x.dtype), copy=False) for x in arrays]
@@ -100,7 +100,7 @@ def _as_array(leaf: Any, i: int) -> Any:
     is_jax = isinstance(leaf, jax.Array | Tracer)
     if getattr(leaf, "dtype", None) != BFLOAT16:
         like = np.empty((), _numpy_dtype(leaf, i)) if is_jax else leaf
-        as_leaf(like, f"argument leaf {i}")  # complains in the words of a plain call
+        as_leaf(like, i)  # complains in the words of a plain call
     return leaf if is_jax else jnp.asarray(leaf)
 
 

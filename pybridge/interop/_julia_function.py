@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from .._errors import ArgumentTypeError, explain
+from ..julia import are_arrays
 from ..primitives import holds_nondifferentiable, plain
 from ._julia_callee import BridgedFunction, Jitted
 from ._keywords import keyword_source
@@ -79,12 +80,12 @@ class JuliaFunction:
         """
         if keywords:
             return self.with_keywords(keywords)(*args)
-        if holds_nondifferentiable(args):
-            args = plain(args)
-        if any(map(_wants_program, jax.tree_util.tree_leaves(args))):
-            from ._call import call_traced
+        if not are_arrays(args):
+            args = plain(args) if holds_nondifferentiable(args) else args
+            if any(map(_wants_program, jax.tree_util.tree_leaves(args))):
+                from ._call import call_traced
 
-            return call_traced(self, args)
+                return call_traced(self, args)
         if self.out is not None:
             from ._call import call_declared
 

@@ -19,7 +19,7 @@ from .._errors import (
     explain,
 )
 from ..finite import double_precision
-from ..julia import PullbackHandle, Result, as_leaf, public
+from ..julia import PullbackHandle, Result, are_arrays, as_leaf, public
 from ..primitives import holds_nondifferentiable, plain
 from ._julia_function import JuliaFunction
 
@@ -31,10 +31,13 @@ def value_and_grad(
 ) -> tuple[Any, tuple[Any, ...]]:
     """Value (with `has_aux`, value and aux) and one gradient for each argument in `numbers`."""
     check_inexact(args, numbers, "grad")
-    if _is_for_jax(args):
+    arrays = are_arrays(args)
+    if not arrays and _is_for_jax(args):
         return _by_jax(jax.value_and_grad(f.with_ad(backend), numbers, has_aux), args)
     operation = "value_aux_and_grad" if has_aux else "value_and_grad"
     value, gradients = _run(f, operation, args, backend, numbers).tree()
+    if arrays:
+        return value, tuple(gradients)
     return value, tuple(map(_like, [args[n] for n in numbers], gradients))
 
 
@@ -239,6 +242,8 @@ def check_inexact(args: tuple[Any, ...], numbers: Sequence[int], where: str) -> 
         ArgumentTypeError: an argument in `numbers` has such a leaf; the message has its path.
     """
     for n in numbers:
+        if isinstance(args[n], np.ndarray) and _is_inexact_dtype(args[n].dtype):
+            continue
         if all(map(_is_inexact, jax.tree_util.tree_leaves(args[n]))):
             continue  # the paths below take long to make
         for path, leaf in jax.tree_util.tree_leaves_with_path(args[n]):
@@ -273,8 +278,6 @@ def _like(argument: Any, gradient: Any, wants_jax: bool | None = None) -> Any:
 
     An integer leaf gets JAX's zero of dtype float0.
     """
-    if isinstance(argument, np.ndarray) and wants_jax is None and _is_inexact(argument):
-        return gradient  # most arguments, and what follows takes longer than a small gradient
     leaves, treedef = jax.tree_util.tree_flatten(argument)
     found = jax.tree_util.tree_leaves(gradient)
     if wants_jax is not None:

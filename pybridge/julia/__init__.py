@@ -28,6 +28,7 @@ if _TYPE_CHECKING:
     from ._systems import require as require
     from ._wire import DTYPES as DTYPES
     from ._wire import Structure as Structure
+    from ._wire import are_arrays as are_arrays
     from ._wire import as_leaf as as_leaf
     from ._wire import code as code
     from ._wire import jax_array as jax_array
@@ -47,6 +48,15 @@ __getattr__, __dir__ = _imported_later(
         "._pending": ("when_computed",),
         "._session": ("Session", "session"),
         "._systems": ("backends", "load", "prepare", "require"),
-        "._wire": ("DTYPES", "Structure", "as_leaf", "code", "jax_array", "spec", "unholdable"),
+        "._wire": (
+            "DTYPES",
+            "Structure",
+            "are_arrays",
+            "as_leaf",
+            "code",
+            "jax_array",
+            "spec",
+            "unholdable",
+        ),
     },
 )

@@ -131,24 +131,35 @@ class JuliaHandle:
             BridgeError: what Julia threw.
         """
         leaves, treedef = jax.tree_util.tree_flatten(args)
-        arrays = [as_leaf(leaf, f"argument leaf {i}") for i, leaf in enumerate(leaves)]
-        kinds = tuple((a.dtype, a.ndim) for a in arrays)
+        arrays = [as_leaf(leaf, i) for i, leaf in enumerate(leaves)]
+        kinds = tuple([(a.dtype, a.ndim) for a in arrays])
         key = (operation, backend, tuple(argnums), layout, treedef, kinds)
-        wants_jax = any(isinstance(leaf, jax.Array) for leaf in leaves)
+        prepared = self._prepared.get(key) or self._prepare(*key)
+        structure, results = self._session.run(lambda library: library.run(prepared, arrays))
+        others = [leaf for leaf, array in zip(leaves, arrays, strict=True) if leaf is not array]
+        return Result(structure, results, any([isinstance(leaf, jax.Array) for leaf in others]))
 
-        def prepare(library: Any) -> None:
+    def _prepare(
+        self,
+        operation: str,
+        backend: str,
+        argnums: tuple[int, ...],
+        layout: str,
+        treedef: Any,
+        kinds: tuple[tuple[np.dtype, int], ...],
+    ) -> Prepared:
+        key = (operation, backend, argnums, layout, treedef, kinds)
+
+        def prepare(library: Any) -> Prepared:
             if key not in self._prepared:
                 numbers = ",".join(str(n + 1) for n in argnums)
                 fields = (operation, self.number, backend, numbers, layout, spec(treedef, kinds))
                 self._prepared[key] = Prepared(int(library.request("prepare", *fields)))
+            return self._prepared[key]
 
-        if key not in self._prepared:
-            if backend:
-                require(row(backend))
-            self._session.call(prepare)  # on the worker, so that two threads do not both do it
-        prepared = self._prepared[key]
-        structure, results = self._session.run(lambda library: library.run(prepared, arrays))
-        return Result(structure, results, wants_jax)
+        if backend:
+            require(row(backend))
+        return self._session.call(prepare)  # on the worker, so that two threads do not both do it
 
 
 def lowered_handle(source: str, constants: Sequence[np.ndarray]) -> JuliaHandle:
@@ -204,7 +215,7 @@ class Result:
 
     def tree(self) -> Any:
         """Build the result: tuples, named tuples, None, numbers and arrays."""
-        return self._structure.build([self._public(leaf) for leaf in self.leaves])
+        return self._structure.build([public(leaf, self.wants_jax) for leaf in self.leaves])
 
     def raw(self) -> Any:
         """Build the result with plain NumPy arrays as leaves."""
@@ -214,9 +225,6 @@ class Result:
         """Refuse leaves that JAX cannot hold, if the caller uses JAX arrays."""
         for leaf in self.leaves if self.wants_jax else ():
             _check_holdable(leaf)
-
-    def _public(self, leaf: np.ndarray) -> Any:
-        return public(leaf, self.wants_jax)
 
 
 def public(leaf: np.ndarray, wants_jax: bool) -> Any:

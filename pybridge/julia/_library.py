@@ -62,21 +62,38 @@ _ERRORS: dict[str, type[BridgeError]] = {
 }
 
 
+class Expected:
+    """What a call most likely returns: what it returned last.
+
+    Attributes:
+        structure: the result's.
+        shapes: shape and dtype of each leaf.
+        told: what Julia is told of it, before the leaves' addresses.
+    """
+
+    __slots__ = ("shapes", "structure", "told")
+
+    def __init__(self, kind: int, structure: Structure, extents: Sequence[int]):
+        """Keep a result: `kind` is the structure's number, `extents` are those of its leaves."""
+        self.structure = structure
+        self.shapes = structure.shapes(extents)
+        self.told = [kind, len(extents), *extents]
+
+
 class Prepared:
     """A call that is ready to run in Julia.
 
     Attributes:
         number: its number there.
-        latest: the number of its latest result's structure, the structure, and the extents: what
-            the next call most likely returns.
+        expected: what it most likely returns.
     """
 
-    __slots__ = ("latest", "number")
+    __slots__ = ("expected", "number")
 
     def __init__(self, number: int):
         """Keep the number."""
         self.number = number
-        self.latest: tuple[int, Structure, Sequence[int]] | None = None
+        self.expected: Expected | None = None
 
 
 class Library:
@@ -112,10 +129,10 @@ class Library:
         Returns:
             The structure of the result, and its leaves as new arrays.
         """
-        expected = self._expect(prepared)
-        self._call(self._run, addresses(arrays), prepared.number, (arrays, expected))
+        expected, leaves = prepared.expected, self._expect(prepared.expected)
+        self._call(self._run, addresses(arrays), prepared.number, (arrays, leaves))
         if expected is not None and self._out[0] == 0:
-            return expected
+            return expected.structure, leaves
         kind, extents = self._out[:2]
         shapes = self._out[2 : 2 + extents]
         if extents > _PLACES - 2:
@@ -125,23 +142,22 @@ class Library:
         if structure is None:
             structure = Structure(self.request("structure", kind))
             self._structures[kind] = structure
-        prepared.latest = kind, structure, shapes
-        leaves = structure.empty(shapes)
+        latest = Expected(kind, structure, shapes)
+        # Julia is told where there is room for it.
+        prepared.expected = latest if len(latest.told) + len(latest.shapes) <= _PLACES else None
+        leaves = _empty(latest)
         self._call(self._fetch, _data(leaves), keep=leaves)
         return structure, leaves
 
-    def _expect(self, prepared: Prepared) -> tuple[Structure, list[np.ndarray]] | None:
-        """Make arrays for a result like the latest, and tell Julia; a call more is spared so."""
-        self._out[0] = 0
-        if prepared.latest is None:
-            return None
-        kind, structure, extents = prepared.latest
-        count = 2 + len(extents) + len(structure.kinds)
-        if count > _PLACES:
-            return None
-        leaves = structure.empty(extents)
-        self._out[:count] = array("q", [kind, len(extents), *extents, *map(address, leaves)])
-        return structure, leaves
+    def _expect(self, expected: Expected | None) -> list[np.ndarray]:
+        """Make arrays for what is expected, and tell Julia; a call more is spared so."""
+        if expected is None:
+            self._out[0] = 0
+            return []
+        leaves = _empty(expected)
+        told = array("q", [*expected.told, *map(address, leaves)])
+        self._out[: len(told)] = told
+        return leaves
 
     def run_program(
         self, key: int, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
@@ -160,6 +176,10 @@ class Library:
 
     def _failure(self) -> BaseException:
         return exception_of(*self.request("failure", self._out_address).split(_SEPARATOR))
+
+
+def _empty(expected: Expected) -> list[np.ndarray]:
+    return [np.empty(shape, dtype) for shape, dtype in expected.shapes]
 
 
 def _data(arrays: Sequence[np.ndarray]) -> array:

@@ -40,12 +40,20 @@ def code(dtype: np.dtype) -> str:
     return _CODES[dtype]
 
 
-def as_leaf(x: Any, path: str) -> np.ndarray:
+def are_arrays(values: Sequence[Any]) -> bool:
+    """Tell whether all values are plain NumPy arrays, in which nothing has to be looked for.
+
+    Most of what a caller asks of other values takes longer than a small gradient.
+    """
+    return {*map(type, values)} == {np.ndarray}
+
+
+def as_leaf(x: Any, path: str | int) -> np.ndarray:
     """Turn a number or array into memory that Julia can read.
 
     Args:
         x: a Python, NumPy or JAX number or array, or anything with `__array__`.
-        path: where the leaf stands in the arguments, for the error message.
+        path: what the leaf is, for the error message, or its number among the arguments' leaves.
 
     Returns:
         A C-contiguous, aligned array in native byte order; a view where `x` is one already.
@@ -67,7 +75,8 @@ def as_leaf(x: Any, path: str) -> np.ndarray:
     return leaf if flags.c_contiguous and flags.aligned else np.require(leaf, None, ("C", "A"))
 
 
-def _no_array(x: Any, path: str) -> ArgumentTypeError:
+def _no_array(x: Any, path: str | int) -> ArgumentTypeError:
+    path = f"argument leaf {path}" if isinstance(path, int) else path
     dtype = getattr(x, "dtype", None)
     got = f"{type(x).__name__} of dtype {dtype}" if dtype is not None else type(x).__name__
     return ArgumentTypeError(
@@ -209,13 +218,13 @@ class Structure:
         tree, _ = self._parse(text, 0)
         self.treedef: Any = jax.tree_util.tree_structure(tree)
 
-    def empty(self, extents: Sequence[int]) -> list[np.ndarray]:
-        """Make arrays for the leaves, given all their extents one after the other."""
-        arrays, start = [], 0
+    def shapes(self, extents: Sequence[int]) -> list[tuple[tuple[int, ...], np.dtype]]:
+        """List shape and dtype of the leaves, given all their extents one after the other."""
+        shapes, start = [], 0
         for dtype, rank in self.kinds:
-            arrays.append(np.empty(tuple(extents[start : start + rank]), dtype))
+            shapes.append((tuple(extents[start : start + rank]), dtype))
             start += rank
-        return arrays
+        return shapes
 
     def build(self, leaves: Sequence[Any]) -> Any:
         """Put leaves in their places: tuples, named tuples and None."""
