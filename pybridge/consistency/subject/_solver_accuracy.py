@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import jax
@@ -114,30 +113,23 @@ class SolverAccuracy:
         self.place = first_place(closed, lambda eqn: eqn.primitive.name in LOOPS)
         self.has_loops = self.place.primitive is not None
         self._closed, self._total, self._gradient, self._most = closed, total, gradient, most
+        self._compiled: Callable[..., Any] | None = None
         self._found: dict[Line, float] = {}
 
-    @cached_property
-    def _along(self) -> Callable[..., Any]:
-        closed = self._closed
+    def _compile(self, xs: Sequence[Any]) -> Callable[..., Any]:
+        """Compile value and derivative along a line, and JAX's in reverse mode."""
+        closed, reverse = self._closed, None
         assert closed is not None
+        with contextlib.suppress(Exception):  # a loop that only forward mode can differentiate
+            reverse = jax.make_jaxpr(self._gradient)(*xs)
 
-        def along(more: Any, xs: Any, vs: Any) -> Any:
+        def derivatives(more: Any, xs: Any, vs: Any) -> Any:
             run = lambda *xs: self._total(run_on(closed, xs, more))  # noqa: E731
-            return jax.jvp(run, tuple(xs), tuple(vs))
+            gradient = [] if reverse is None else run_on(reverse, xs, more)
+            pulled_back = sum(jnp.sum((g * v).real) for g, v in zip(gradient, vs, strict=False))
+            return *jax.jvp(run, tuple(xs), tuple(vs)), pulled_back
 
-        return compiled(bounded(along, self._most), closed)
-
-    def _derivatives(self, xs: Any) -> Callable[..., Any]:
-        """Make the derivative that JAX gives in reverse mode, with iterations more."""
-        with contextlib.suppress(Exception):
-            closed = jax.make_jaxpr(self._gradient)(*xs)
-
-            def derivative(more: Any, xs: Any, vs: Any) -> Any:
-                pairs = zip(run_on(closed, xs, more), vs, strict=True)
-                return sum(jnp.sum((g * v).real) for g, v in pairs)
-
-            return compiled(bounded(derivative, self._most), closed)
-        return lambda more, xs, vs: 0.0
+        return compiled(bounded(derivatives, self._most), closed)
 
     def find(self, xs: Sequence[Any], line: Line) -> float:
         """Say by how much a directional derivative changes where loops run on.
@@ -156,16 +148,13 @@ class SolverAccuracy:
     def _run(self, xs: Sequence[Any], vs: Sequence[Any]) -> float:
         changes: list[tuple[float, float]] = []
         with contextlib.suppress(Exception):  # a loop that cannot be rebuilt tells nothing
-            if self._derivative is None:
-                self._derivative = self._derivatives(xs)
-            value, iterate = map(float, self._along(0, xs, vs))
-            given = float(self._derivative(0, xs, vs))
+            if self._compiled is None:
+                self._compiled = self._compile(xs)
+            value, *given = map(float, self._compiled(0, xs, vs))
             for more in _MORE:
-                there, changed = map(float, self._along(more, xs, vs))
+                there, *changed = map(float, self._compiled(more, xs, vs))
                 gap = abs(there - value)
-                change = max(
-                    abs(changed - iterate), abs(float(self._derivative(more, xs, vs)) - given)
-                )
+                change = max(abs(a - b) for a, b in zip(changed, given, strict=True))
                 if not np.isfinite(gap + change) or not gap <= _CONVERGED * abs(value):
                     break
                 if changes and gap > _CONTRACTS * changes[0][0] * (more / 2):
@@ -174,5 +163,3 @@ class SolverAccuracy:
         if not changes:
             return 0.0
         return max(change for _, change in changes) if len(changes) > 1 else _DOUBT * changes[0][1]
-
-    _derivative: Callable[..., Any] | None = None
