@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 from quick import LONG
@@ -64,7 +63,7 @@ def start(packages: Iterable[str] = (), *, with_tools: bool = False) -> None:
         with_tools: load what tests alone use, and make ready for many tests.
     """
     from pybridge import BridgeError
-    from pybridge.julia import _session
+    from pybridge.julia import _libjulia, _session
 
     if LONG in os.environ:
         _session.session()
@@ -73,16 +72,9 @@ def start(packages: Iterable[str] = (), *, with_tools: bool = False) -> None:
     if is_started():
         raise RuntimeError("a test that is not marked `julia` started a Julia that compiles")
 
-    def import_prepared() -> Any:
-        juliacall = import_juliacall()
-        juliacall.Main.include(str(Path(__file__).with_name("interpreted.jl")))
-        return juliacall
-
-    import_juliacall, _session._import_juliacall = _session._import_juliacall, import_prepared
-    try:
-        session = _session.session()
-    finally:
-        _session._import_juliacall = import_juliacall
+    prepared = f'Base.include(Main, raw"{Path(__file__).with_name("interpreted.jl")}")'
+    _libjulia.BEFORE_PYTHONCALL.insert(0, prepared)
+    session = _session.session()
     for package in packages:
         with contextlib.suppress(BridgeError):  # the tests that need it tell why
             session.require(package)

@@ -18,6 +18,7 @@ from .._errors import BridgeError, JuliaForkError, JuliaUnavailableError
 from . import _environments
 from ._host import HostThread, julia_is_host
 from ._interrupt import keep_sigint_handler
+from ._libjulia import zygote_first
 from ._library import Library, directly
 from ._locate import choose_julia, for_juliapkg, julia_source
 from ._malloc import keep_freed_memory
@@ -290,7 +291,8 @@ def _import_juliacall() -> Any:
         # Whoever disables it after Julia's start, as pytest does when it ends, puts back the
         # handlers from before. Julia's collections stop threads by SIGSEGV; they would crash.
         faulthandler.disable()
-        import juliacall
+        with zygote_first():
+            import juliacall
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise

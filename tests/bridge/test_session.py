@@ -34,6 +34,21 @@ def test_julia_starts_on_first_use_of_many_threads_once_and_not_before(run_pytho
     """)
 
 
+def test_zygote_is_loaded_before_pythoncall(run_python):
+    run_python("""
+        import ctypes
+        library = ctypes.PyDLL
+        import pybridge as pb
+        order = pb.from_julia('''() -> begin
+            names = map(nameof, Base.loaded_modules_order)
+            Float64.((findfirst(==(:Zygote), names), findfirst(==(:PythonCall), names)))
+        end''')
+        zygote, pythoncall = order()
+        assert zygote < pythoncall, (zygote, pythoncall)
+        assert ctypes.PyDLL is library
+    """)
+
+
 def test_a_call_that_is_not_differentiated_needs_no_package_of_an_ad_system(run_python):
     run_python("""
         import jax, numpy as np
