@@ -134,21 +134,13 @@ class JuliaHandle:
         arrays = [as_leaf(leaf, i) for i, leaf in enumerate(leaves)]
         kinds = tuple([(a.dtype, a.ndim) for a in arrays])
         key = (operation, backend, tuple(argnums), layout, treedef, kinds)
-        prepared = self._prepared.get(key) or self._prepare(*key)
+        prepared = self._prepared.get(key) or self._prepare(key)
         structure, results = self._session.run(lambda library: library.run(prepared, arrays))
         others = [leaf for leaf, array in zip(leaves, arrays, strict=True) if leaf is not array]
         return Result(structure, results, any([isinstance(leaf, jax.Array) for leaf in others]))
 
-    def _prepare(
-        self,
-        operation: str,
-        backend: str,
-        argnums: tuple[int, ...],
-        layout: str,
-        treedef: Any,
-        kinds: tuple[tuple[np.dtype, int], ...],
-    ) -> Prepared:
-        key = (operation, backend, argnums, layout, treedef, kinds)
+    def _prepare(self, key: tuple[Any, ...]) -> Prepared:
+        operation, backend, argnums, layout, treedef, kinds = key
 
         def prepare(library: Any) -> Prepared:
             if key not in self._prepared:

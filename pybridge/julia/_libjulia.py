@@ -1,11 +1,11 @@
 """Julia's library as juliacall opens it: Zygote is loaded before PythonCall.
 
-PythonCall adds methods to comparisons and conversions, and Julia drops what the images of packages
-that come after it have compiled by the old ones. Zygote loses most: it writes pullbacks in
-generated functions. Those run in the world in which Zygote was loaded, so the images of PyBridge's
-extensions cannot have their code, and the first gradient would compile it for seconds. Where Zygote
-comes first, there is no PythonCall in that world, and its own image holds. juliacall has no setting
-for that.
+PythonCall adds methods to comparisons such as `>`, and Julia drops what the images of packages that
+come after it have compiled without them. Zygote loses most: it writes pullbacks in generated
+functions. Those run in the world in which Zygote was loaded, so the images of PyBridge's extensions
+cannot have their code, and the first gradient would compile it for seconds. Where Zygote comes
+first, there is no PythonCall in that world, and its own image holds. juliacall has no setting for
+that.
 """
 
 from __future__ import annotations

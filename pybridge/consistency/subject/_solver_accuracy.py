@@ -125,9 +125,11 @@ class SolverAccuracy:
 
         def derivatives(more: Any, xs: Any, vs: Any) -> Any:
             run = lambda *xs: self._total(run_on(closed, xs, more))  # noqa: E731
-            gradient = [] if reverse is None else run_on(reverse, xs, more)
-            pulled_back = sum(jnp.sum((g * v).real) for g, v in zip(gradient, vs, strict=False))
-            return *jax.jvp(run, tuple(xs), tuple(vs)), pulled_back
+            both = jax.jvp(run, tuple(xs), tuple(vs))
+            if reverse is None:
+                return both
+            pairs = zip(run_on(reverse, xs, more), vs, strict=True)
+            return *both, sum(jnp.sum((g * v).real) for g, v in pairs)
 
         return compiled(bounded(derivatives, self._most), closed)
 
