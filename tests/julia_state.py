@@ -78,12 +78,12 @@ def start(packages: Iterable[str] = (), *, with_tools: bool = False) -> None:
     for package in packages:
         with contextlib.suppress(BridgeError):  # the tests that need it tell why
             session.require(package)
-    main = sys.modules["juliacall"].Main
-    steps = "interpret()"
+    steps = ["interpret()"]
     if with_tools:
-        load = f'push!(LOAD_PATH, raw"{tools()}"); try @eval using JLArrays catch end'
-        steps = f"{load}; pop!(LOAD_PATH); write_derivatives(); {steps}"
-    session.call(lambda _: str(main.seval(steps)))
+        load = f'begin push!(LOAD_PATH, raw"{tools()}"); try @eval using JLArrays catch end end'
+        steps = [load, "pop!(LOAD_PATH)", "write_derivatives()", *steps]
+    for step in steps:
+        session.call(lambda _, step=step: _libjulia.evaluate(step))
 
 
 def packages() -> list[str]:

@@ -13,4 +13,11 @@ using PythonCall: PythonCall
     PyBridge.cond(true, identity, identity, 1.0)
 end
 
+# What is called by its name or address: nothing that the workload compiles holds it, so Julia
+# would not keep it for another package's methods.
+precompile(PyBridge.boundary, ())
+for request in PyBridge.REQUESTS, method in methods(request)
+    method.isva || precompile(request, ntuple(_ -> String, method.nargs - 1))
+end
+
 end

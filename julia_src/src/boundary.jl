@@ -331,11 +331,12 @@ const REQUESTS = (
 )
 
 """
-Addresses of the C functions, for Python: request, run, shapes, fetch, program, XLA's handlers
-for CPUs and for NVIDIA's GPUs, serve, and Julia's own `jl_sigatomic_begin`, which libjulia does
-not pass on.
+Addresses for Python, with spaces between: of the C functions (request, run, shapes, fetch,
+program), of XLA's handlers for CPUs and for NVIDIA's GPUs, of `c_serve`, and of functions that
+libjulia does not pass on: those that keep interrupts waiting, that go into the GC-safe state and
+back, and that tell the task.
 """
-boundary() = Int.((
+boundary() = join(Int[
     @cfunction(c_request, Int64, (Int64, Ptr{UInt8}, Ptr{Int64})),
     @cfunction(c_run, Int64, (Int64, Ptr{Int64}, Ptr{Int64})),
     @cfunction(c_shapes, Int64, (Int64, Ptr{Int64}, Ptr{Int64})),
@@ -345,8 +346,7 @@ boundary() = Int.((
     @cfunction(c_cuda, Ptr{Cvoid}, (Ptr{FFICallFrame},)),
     @cfunction(c_serve, Int64, (Ptr{Int64}, Int64)),
     cglobal(:jl_sigatomic_begin),
-))
-
-"Addresses of Julia's functions for going into the GC-safe state and back, and of the task's."
-gc_safe_functions() =
-    Int.((cglobal(:jl_gc_safe_enter), cglobal(:jl_gc_safe_leave), cglobal(:jl_get_current_task)))
+    cglobal(:jl_gc_safe_enter),
+    cglobal(:jl_gc_safe_leave),
+    cglobal(:jl_get_current_task),
+], ' ')

@@ -1,18 +1,23 @@
-"""Julia's library as juliacall opens it: Zygote is loaded before PythonCall.
+"""Julia's library, for what comes before PyBridge can be called: Zygote, and PyBridge itself.
 
-PythonCall adds methods to comparisons such as `>`, and Julia drops what the images of packages that
-come after it have compiled without them. Zygote loses most: it writes pullbacks in generated
-functions. Those run in the world in which Zygote was loaded, so the images of PyBridge's extensions
-cannot have their code, and the first gradient would compile it for seconds. Where Zygote comes
-first, there is no PythonCall in that world, and its own image holds. juliacall has no setting for
-that.
+juliacall's `Main` would evaluate it, too, but PythonCall compiles for seconds when it is first
+used, and most programs never use it.
+
+Zygote is loaded before PythonCall. PythonCall adds methods to comparisons such as `>`, and Julia
+drops what the images of packages that come after it have compiled without them. Zygote loses most:
+it writes pullbacks in generated functions. Those run in the world in which Zygote was loaded, so
+the images of PyBridge's extensions cannot have their code, and the first gradient would compile it
+for seconds. Where Zygote comes first, there is no PythonCall in that world, and its own image
+holds. juliacall has no setting for that.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 # What is evaluated when Julia has started and PythonCall is not loaded. Where the project has no
@@ -41,3 +46,41 @@ def zygote_first() -> Iterator[None]:
         yield
     finally:
         ctypes.PyDLL = original  # type: ignore[misc]
+
+
+# What a text begins with that says what Julia threw: "negative acknowledge".
+_NAK = "\x15"
+
+
+def evaluate(source: str) -> str:
+    """Evaluate Julia source on this thread; Julia gets to know it, where it does not yet.
+
+    Returns:
+        What `string` makes of its value.
+
+    Raises:
+        RuntimeError: Julia threw; the message has the backtrace.
+    """
+    julia = ctypes.PyDLL(None)  # of all that was loaded for everybody, as juliacall loads Julia
+    julia.jl_eval_string.restype = julia.jl_get_current_task.restype = ctypes.c_void_p
+    julia.jl_string_ptr.argtypes = [ctypes.c_void_p]
+    julia.jl_string_ptr.restype = ctypes.c_char_p
+    if not julia.jl_get_current_task():
+        julia.jl_adopt_thread()
+    value = julia.jl_eval_string(
+        f"""try
+            string({source})
+        catch error
+            "\\x15" * sprint(showerror, error, catch_backtrace())
+        end""".encode()
+    )
+    text = julia.jl_string_ptr(value).decode()
+    if text.startswith(_NAK):
+        raise RuntimeError(text.removeprefix(_NAK))
+    return text
+
+
+def include(path: Path) -> str:
+    """Do what `evaluate` does with the source in a file."""
+    name = ctypes.create_string_buffer(os.fsencode(path))
+    return evaluate(f"include(unsafe_string(Ptr{{UInt8}}({ctypes.addressof(name)})))")

@@ -18,7 +18,7 @@ from .._errors import BridgeError, JuliaForkError, JuliaUnavailableError
 from . import _environments
 from ._host import HostThread, julia_is_host
 from ._interrupt import keep_sigint_handler
-from ._libjulia import zygote_first
+from ._libjulia import evaluate, include, zygote_first
 from ._library import Library, directly
 from ._locate import choose_julia, for_juliapkg, julia_source
 from ._malloc import keep_freed_memory
@@ -54,7 +54,6 @@ class Session:
         ffi_handlers: the addresses of XLA's handlers, by JAX's names of platforms.
         is_host: whether this Python was started by a Julia program.
         julia_version: for example `"1.10.2"`.
-        julia: the module PyBridge as juliacall has it, for work on Julia's thread alone.
     """
 
     def __init__(self) -> None:
@@ -71,6 +70,14 @@ class Session:
         self._worker.call(self._start if self.is_host else self._start_and_leave)
         # After juliacall's own hook, so that it runs before: that one ends Julia.
         atexit.register(self._close)
+
+    @property
+    def julia(self) -> Any:
+        """The module PyBridge as juliacall has it, for work on Julia's thread alone.
+
+        PythonCall compiles for seconds when it is first used.
+        """
+        return sys.modules["juliacall"].Main.PyBridge
 
     def call(self, work: Callable[[Library], T]) -> T:
         """Run `work` on Julia's thread.
@@ -182,39 +189,35 @@ class Session:
         else:
             with keep_sigint_handler():
                 juliacall = _import_juliacall()
-        main = juliacall.Main
         try:
-            main.include(str(julia_source() / "start.jl"))
-        except juliacall.JuliaError as error:
+            addresses = map(int, include(julia_source() / "start.jl").split())
+        except RuntimeError as error:
             raise JuliaUnavailableError(
                 f"Julia runs, but PyBridge did not load:\n{error}\n{_WAYS_OUT}"
             ) from None
-        self.julia = main.PyBridge
-        addresses = list(map(int, main.PyBridge.boundary()))
-        *self._functions, cpu, cuda, serve, sigatomic_begin = addresses
-        gc_safe = list(map(int, main.PyBridge.gc_safe_functions()))
+        *self._functions, cpu, cuda, serve, sigatomic_begin, enter, leave, task = addresses
         self.ffi_handlers = {"cpu": cpu, "cuda": cuda}
         library = Library(self._functions, directly)
         self._libraries = [library]
         if isinstance(self._worker, HostThread):
-            main.PyBridge.be_host()
-            self.project = os.path.dirname(str(main.Base.active_project()))
-            self.executable = os.path.join(str(main.Base.Sys.BINDIR), "julia")
+            evaluate("PyBridge.be_host()")
+            self.project = evaluate("dirname(Base.active_project())")
+            self.executable = evaluate('joinpath(Sys.BINDIR, "julia")')
         else:
-            main.PyBridge.be_guest()
+            evaluate("PyBridge.be_guest()")
             # An interrupt waits for a call that can catch it; see boundary.jl.
             ctypes.CFUNCTYPE(None)(sigatomic_begin)()
             self._distant = Library(self._functions, self._worker.send)
             self.project = str(juliacall.CONFIG["project"])
             self.executable = str(juliacall.CONFIG["exepath"])
             self._libjulia = juliacall.CONFIG["lib"]
-            self._own_threads = int(main.Base.Threads.maxthreadid())
+            self._own_threads = int(evaluate("Base.Threads.maxthreadid()"))
         self.julia_version = library.request("version")
         limit = setting("PYBRIDGE_PULLBACK_BYTES").value
         if limit is not None:
             library.request("limit_pullbacks", limit)
         if isinstance(self._worker, Worker):
-            self._worker.open_mailbox(serve, gc_safe_region(*gc_safe))
+            self._worker.open_mailbox(serve, gc_safe_region(enter, leave, task))
 
 
 def _free_starting_thread() -> None:

@@ -455,6 +455,27 @@ def test_python_ends_where_julia_has_started_and_its_packages_do_not_load(run_py
     assert "True" in output.splitlines()
 
 
+def test_a_pybridge_that_does_not_load_is_explained_with_what_julia_threw(run_python, tmp_path):
+    broken = tmp_path / 'a "$folder" \\ ü'
+    broken.mkdir()
+    (broken / "start.jl").write_text('error("there is no PyBridge here")')
+    run_python(
+        f"""
+        from pathlib import Path
+        import pybridge as pb
+        from pybridge.julia import _session
+        _session.julia_source = lambda: Path({str(broken)!r})
+        try:
+            pb.from_julia("x -> x")
+        except pb.JuliaUnavailableError as error:
+            assert "PyBridge did not load:\\nLoadError: there is no PyBridge here" in str(error)
+            assert "start.jl:1" in str(error) and "pybridge doctor" in str(error), error
+        else:
+            raise SystemExit("no error")
+        """
+    )
+
+
 def test_a_system_that_cannot_be_loaded_touches_no_other(run_python, tmp_path):
     # Tracker's environment cannot be made below a file; Zygote does not care.
     (tmp_path / "file").write_text("")
