@@ -74,6 +74,8 @@ def evaluate(source: str) -> str:
             "\\x15" * sprint(showerror, error, catch_backtrace())
         end""".encode()
     )
+    if value is None:
+        raise RuntimeError("InterruptException, before or after Julia could catch it")
     text = julia.jl_string_ptr(value).decode()
     if text.startswith(_NAK):
         raise RuntimeError(text.removeprefix(_NAK))

@@ -64,6 +64,11 @@ def test_the_values_are_jaxs(saw):
     compare(lower(f, *args)(*args), f(*args), rtol=2e-6, atol=1e-6)
 
 
+def test_results_are_jax_arrays_whatever_the_arguments_are():
+    results = lower(lambda x, n: (x * n, x > 0, n), X, ints(1))(np.asarray(X), np.int32([3]))
+    assert all(isinstance(result, jax.Array) for result in results)
+
+
 def test_the_values_of_comparisons_in_an_order_are_jaxs(saw):
     saw("value", lowered_cases(ORDERED, ORDERED))
     f, args = together(ORDERED, ORDERED)

@@ -59,6 +59,7 @@ TRANSFORMS = {
         _all(f, xs),
     )(*(2 * t for t in ts)),
     "third order": lambda f, xs, ts: jax.jacfwd(jax.jacrev(jax.jacfwd(f)))(*xs),
+    "third order, reverse": lambda f, xs, ts: jax.jacrev(jax.jacrev(jax.jacrev(f)))(*xs),
     "linearize": lambda f, xs, ts: jax.linearize(f, *xs)[1](*ts),
     "transposed": lambda f, xs, ts: jax.vjp(lambda *ts: jax.linearize(f, *xs)[1](*ts), *ts)[1](
         f(*xs)
@@ -196,6 +197,16 @@ def test_an_integer_among_the_values_has_no_derivative() -> None:
     assert [p.kept for p in function.calls if p.kind == "tangents"] == [(0,)]
     expected = jax.jit(functools.partial(TRANSFORMS["hessian"], reference))(xs, ts)
     _assert_same(TRANSFORMS["hessian"](bridged, xs, ts), expected)
+
+
+def test_a_function_of_integers_alone_is_told_what_it_is_differentiated_by() -> None:
+    """It may ask, as by `within_gradient`, though its value has no derivative."""
+    bridged, reference, function = cubic(((3,),), ((2,),), integers=(0,))
+    xs, ts = _points(((3,),))
+    value, tangent = jax.jvp(bridged, xs, ts)
+    _assert_same(value, reference(*xs))
+    assert tangent.dtype == jax.dtypes.float0
+    assert [(p.kind, p.wrt) for p in function.calls] == [("call", (0,))]
 
 
 def test_symbolic_zeros_are_not_asked_for() -> None:

@@ -189,6 +189,16 @@ def test_a_function_is_traced_once_for_arguments_of_a_type(count_traces):
     assert traced.traces == 1
 
 
+@pytest.mark.parametrize("made", [float, lambda x: np.full(3, x, np.float32)])
+def test_another_function_with_the_same_program_and_constants_is_the_same(made):
+    def scaled(factor):
+        return lambda x: factor * x
+
+    one, again, other = (lower(scaled(made(factor)), X) for factor in (2, 2, 3))
+    assert again is one
+    assert other is not one
+
+
 def test_keywords_are_constants_of_the_program():
     from pybridge.lowering._lower import lowered
 
