@@ -1,19 +1,22 @@
 """Measure what pybridge costs: import, start, first derivatives, and each warm call.
 
-    python benchmarks/session.py [--markdown] [--calls]
+    python benchmarks/session.py [--markdown] [--start] [--calls]
 
-Start-up figures are medians over fresh processes with everything precompiled. Call figures are
-the least of many calls, from Python and inside Julia, in turn, in one run. "An empty call" is a C
-function that returns at once, called on Julia's thread the way that each call takes.
+Start-up figures are medians over fresh processes with everything precompiled; those with a system
+image are there if `pybridge provision --sysimage` has built one. Call figures are the least of many
+calls, from Python and inside Julia, in turn, in one run. "An empty call" is a C function that
+returns at once, called on Julia's thread the way that each call takes.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -21,6 +24,7 @@ from bridge import Row, in_a_row, least, machine, ms, show, us
 
 import pybridge as pb
 from pybridge.julia._session import session
+from pybridge.julia._sysimage import find
 
 FUNCTION = "x -> sum(abs2, x)"
 
@@ -51,12 +55,17 @@ end
 WORK = "x -> sum(v -> log1p(exp(sin(v) * v)), x)"
 
 
-def fresh(program: str, times: int) -> float:
+def fresh(program: str, times: int, sysimage: str = "off") -> float:
     """Take the median of the seconds that `program` prints last, in fresh processes."""
+    environment = {**os.environ, "PYBRIDGE_SYSIMAGE": sysimage}
     found = []
     for _ in range(times):
         done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
         )
         found.append(float(done.stdout.split()[-1]))
     return statistics.median(found)
@@ -77,15 +86,36 @@ def x_of(size: int) -> np.ndarray:
     return np.random.default_rng(0).random(size)
 
 
-def starts(systems: list[pb.Backend]) -> list[Row]:
-    """Time the import, Julia's start, and the first derivatives of new processes."""
+def in_julia_alone(times: int) -> float:
+    """Take the median of the seconds of a Julia that loads Zygote, differentiates, and ends."""
+    program = f"using Zygote; Zygote.gradient({FIRST}, [0.5, 0.3])"
+    julia = [session().executable, f"--project={session().project}", "--startup-file=no"]
+    found = []
+    for _ in range(times):
+        start = time.perf_counter()
+        subprocess.run([*julia, "-e", program], check=True)
+        found.append(time.perf_counter() - start)
+    return statistics.median(found)
+
+
+def starts() -> list[Row]:
+    """Time the import, and all that a new process does until it has a gradient."""
     imported = fresh(timed("import jax, jax.numpy", "import pybridge"), 5)
-    start = "from pybridge.julia._session import session"
-    started = fresh(timed(f"import jax; {start}", "session()"), 3)
-    rows = [
-        Row("`import pybridge` after `import jax`", ms(imported), "", "", "20 ms"),
-        Row("start of Julia with PyBridge", f"{started:.2f} s", "", ""),
-    ]
+    rows = [Row("`import pybridge` after `import jax`", ms(imported), "", "", "20 ms")]
+    gradient = timed("import jax, jax.numpy", f"{BEFORE}; {first('grad', 'zygote')}")
+    alone = f"Julia alone {in_julia_alone(5):.2f} s"
+    ways = [("without a system image", "off", "5 s"), ("from a system image", "on", "2 s")]
+    has_image = find(session().executable, session().project).path is not None
+    for way, sysimage, target in ways if has_image else ways[:1]:
+        taken = fresh(gradient, 5, sysimage)
+        what = f"a new process's first Zygote gradient, after `import jax`, {way}"
+        rows.append(Row(what, f"{taken:.2f} s", alone, "", target))
+    return rows
+
+
+def first_derivatives(systems: list[pb.Backend]) -> list[Row]:
+    """Time the first derivatives of new processes by each system."""
+    rows = []
     for backend in systems:
         gradient = fresh(timed(BEFORE, first("grad", backend.name)), 3)
         what = f"a new process's start of Julia and first gradient, {backend.name}"
@@ -162,13 +192,17 @@ def main() -> None:
     """Run all measurements."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--markdown", action="store_true", help="print a table for the docs")
+    parser.add_argument("--start", action="store_true", help="the start alone")
     parser.add_argument("--calls", action="store_true", help="warm calls alone")
     options = parser.parse_args()
-    systems = [b for b in pb.backends() if b.language == "julia" and b.available]
-    rows = [] if options.calls else starts(systems)
-    rows += calls(systems)
-    if any(backend.name == "mooncake" for backend in systems):
-        rows += prepared()
+    everything = not (options.start or options.calls)
+    rows = starts() if options.start or everything else []
+    if options.calls or everything:
+        systems = [b for b in pb.backends() if b.language == "julia" and b.available]
+        rows += first_derivatives(systems) if everything else []
+        rows += calls(systems)
+        if any(backend.name == "mooncake" for backend in systems):
+            rows += prepared()
     show(rows, machine(), options.markdown)
 
 

@@ -60,6 +60,7 @@ def compile_in_haste() -> None:
     Must be called before JAX starts its backends, and Julia. The long run compiles as users do.
     """
     os.environ.setdefault(JULIA_OPTIMIZE, "0")
+    os.environ.setdefault("PYBRIDGE_SYSIMAGE", "off")  # it was compiled as users compile
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     if "jax" in sys.modules:  # as where a folder's conftest.py was loaded before
         sys.modules["jax"].config.update("jax_disable_most_optimizations", True)

@@ -7,6 +7,8 @@ using PrecompileTools: @compile_workload
 using PyBridge: MooncakeBackend, PyBridge
 using PythonCall: PythonCall
 
+PyBridge.load_extension(:PyBridgeMooncakeExt)
+
 # Who compiles without optimising, as the quick tests do, is in a hurry: this takes as long as all other
 # extensions.
 Base.JLOptions().opt_level > 0 && @compile_workload Base.disable_sigint() do

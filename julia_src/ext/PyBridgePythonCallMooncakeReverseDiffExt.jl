@@ -8,6 +8,8 @@ using PyBridge: MooncakeBackend, PyBridge
 using PythonCall: PythonCall
 using ReverseDiff: ReverseDiff
 
+PyBridge.load_extension(:PyBridgePythonCallMooncakeExt)
+
 Base.JLOptions().opt_level > 0 && @compile_workload Base.disable_sigint() do
     PyBridge.exercise_derived_rules(MooncakeBackend())
 end

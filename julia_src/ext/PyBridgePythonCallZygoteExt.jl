@@ -6,6 +6,8 @@ using PyBridge: PyBridge, ZygoteBackend
 using PythonCall: PythonCall
 using Zygote: Zygote
 
+PyBridge.load_extension(:PyBridgeZygoteExt)
+
 @compile_workload Base.disable_sigint() do
     PyBridge.exercise(ZygoteBackend())
     PyBridge.exercise_control_flow(ZygoteBackend())

@@ -138,6 +138,19 @@ function exercise_program(kind, backend, results)
     release_program("1")
 end
 
+"""
+    load_extension(name)
+
+Load an extension of PyBridge, for another one that is being precompiled. Julia does so by itself, except
+where PyBridge is in a system image: the process that precompiles does not look for its extensions then.
+"""
+function load_extension(name)
+    Base.get_extension(@__MODULE__, name) === nothing || return nothing
+    parent = Base.PkgId(@__MODULE__)
+    Base.require(Base.PkgId(Base.uuid5(parent.uuid, string(name)), string(name)))
+    return nothing
+end
+
 # Every array with two axes or more crosses by this.
 for T in values(DTYPES)
     precompile(transpose_tiles!, (Vector{T}, Int, Int, Vector{T}, Int, Int, Int, Int))

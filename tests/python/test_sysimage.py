@@ -12,7 +12,8 @@ from pybridge.julia import _sysimage
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """Make a main environment and something that answers as a julia."""
-    monkeypatch.delenv("PYBRIDGE_ENVIRONMENTS", raising=False)
+    for setting in ("PYBRIDGE_ENVIRONMENTS", "PYBRIDGE_SYSIMAGE"):
+        monkeypatch.delenv(setting, raising=False)
     monkeypatch.setattr(_sysimage, "julia_version", lambda executable: (1, 12, 5))
     project = tmp_path / "julia_env"
     project.mkdir()
