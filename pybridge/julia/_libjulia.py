@@ -71,7 +71,7 @@ def evaluate(source: str) -> str:
         f"""try
             string({source})
         catch error
-            "\\x15" * sprint(showerror, error, catch_backtrace())
+            "{_NAK}" * sprint(showerror, error, catch_backtrace())
         end""".encode()
     )
     if value is None:
