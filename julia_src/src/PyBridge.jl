@@ -72,6 +72,7 @@ include("nn/layernorm.jl")
 include("nn/weightnorm.jl")
 include("nn/containers.jl")
 include("nn/fusion.jl")
+include("nn/show.jl")
 include("lowering/Lowering.jl")
 include("precompile.jl")
 

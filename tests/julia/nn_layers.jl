@@ -56,3 +56,44 @@ end
         @test is_gradient(value_and_gradient(system, g, args...)[2], g, args...)
     end
 end
+
+"A layer of one's own that is made from all of its fields."
+struct Shifted{L} <: PyBridge.Layer
+    layer::L
+    by::Float64
+end
+
+@testset "nn: a layer is shown as the call that makes it" begin
+    dense = PyBridge.Dense(2 => 3)
+    for (text, layer) in (
+        "Dense(2 => 3)" => dense,
+        "Dense(2 => 3, tanh, bias=false)" => PyBridge.Dense(2 => 3, tanh; bias=false),
+        "Conv((3,), 2 => 4, stride=(2,), groups=2)" =>
+            PyBridge.Conv((3,), 2 => 4; stride=2, groups=2),
+        "CrossCor((3,), 2 => 4, tanh)" => PyBridge.CrossCor((3,), 2 => 4, tanh),
+        "MaxPool((2, 2))" => PyBridge.MaxPool((2, 2)),
+        "GlobalMeanPool()" => PyBridge.GlobalMeanPool(),
+        "GroupNorm(4, 2, tanh)" => PyBridge.GroupNorm(4, 2, tanh),
+        "LayerNorm(3, 2, eps=0.001)" => PyBridge.LayerNorm(3, 2; eps=1e-3),
+        "WeightNorm(Dense(2 => 3), dims=Colon())" => PyBridge.WeightNorm(dense; dims=:),
+        "EmbeddingBag(5 => 2, maximum)" => PyBridge.EmbeddingBag(5 => 2, maximum),
+        "Upsample(:nearest, scale=2)" => PyBridge.Upsample(2),
+        "Recurrence(GRUCell(2 => 3), return_state=true)" => PyBridge.GRU(2 => 3; return_state=true),
+        "MultiHeadAttention(4, nheads=2)" => PyBridge.MultiHeadAttention(4; nheads=2),
+        "Chain(Dense(2 => 3), tanh)" => PyBridge.Chain(dense, tanh),
+        "SkipConnection(Dense(2 => 3), +)" => PyBridge.SkipConnection(dense, +),
+        "Parallel(+, Dense(2 => 3), Dropout(0.5))" =>
+            PyBridge.Parallel(+, dense, PyBridge.Dropout(0.5)))
+
+        @test repr(layer) == text
+    end
+    @test repr(Shifted(dense, 0.5)) == "Shifted(Dense(2 => 3), 0.5)"
+end
+
+@testset "nn: a layer can be read from how it is shown" begin
+    # Those of functions without a name cannot.
+    for layer in filter(layer -> !occursin("#", repr(layer)), first.(last.(LAYERS)))
+        call = replace(repr(layer), r"\b(?=[A-Z]\w+\()" => "PyBridge.")
+        @test Core.eval(Main, Meta.parse(call)) === layer
+    end
+end

@@ -301,6 +301,10 @@ end
     @test_throws ArgumentError PyBridge.Conv((2, 2), 3 => 2; stride=(1, 2, 3))
     @test_throws ArgumentError PyBridge.GroupNorm(3, 2)
     @test_throws ArgumentError PyBridge.Parallel(+)
+    @test_throws "SkipConnection: expected a function as connection, got 3" PyBridge.SkipConnection(
+        DENSE, 3)
+    @test_throws ArgumentError PyBridge.Parallel(2.0, DENSE)
+    @test_throws ArgumentError PyBridge.PairwiseFusion([1.0], DENSE)
     @test_throws ArgumentError PyBridge.init(key, PyBridge.WeightNorm(DENSE, :scale))
     @test_throws ArgumentError PyBridge.init(key, PyBridge.WeightNorm(DENSE, :bias))
     @test_throws ArgumentError PyBridge.apply(PyBridge.Chain(DENSE), (), (), ones(3))

@@ -5,6 +5,13 @@ title(layer) = nameof(typeof(layer))
 
 # --- options --------------------------------------------------------------------------------
 
+"A function, or anything else that can be called, between the layers of a container."
+function check_connection(name, f)
+    (f isa Union{Function,Type} || !isempty(methods(f))) && return nothing
+    throw(ArgumentError("$name: expected a function as connection, got $(repr(f))."))
+end
+ChainRulesCore.@non_differentiable check_connection(::Any, ::Any)
+
 "One size or several, as `Int`."
 function positive(name, sizes)
     !isempty(sizes) && all(n -> n isa Integer && n > 0, sizes) && return as_ints(sizes)

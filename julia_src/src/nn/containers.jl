@@ -61,6 +61,10 @@ julia> first(PyBridge.apply(PyBridge.SkipConnection(x -> 2x, +), (;), (;), 3))
 struct SkipConnection{L,F} <: Layer
     layer::L
     connection::F
+    function SkipConnection(layer, connection)
+        check_connection(:SkipConnection, connection)
+        return new{typeof(layer),typeof(connection)}(layer, connection)
+    end
 end
 
 init(key, layer::SkipConnection; T=Float32) = init_child(child_key(key, 0), layer.layer, T)
@@ -97,6 +101,7 @@ struct Parallel{F,L<:Tuple} <: Layer
     layers::L
 end
 function Parallel(connection, layers...)
+    check_connection(:Parallel, connection)
     isempty(layers) && throw(ArgumentError(
         "Parallel: expected a connection and at least one layer, got no layer."))
     return Parallel(connection, layers)

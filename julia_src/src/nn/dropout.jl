@@ -233,12 +233,6 @@ function apply(layer::Dropout, params, state, x; key=nothing, training=:auto)
     return dropout(key, x, layer.p; layer.dims, training), state
 end
 
-function Base.show(io::IO, layer::Dropout)
-    print(io, "Dropout(", layer.p)
-    layer.dims isa Colon || print(io, ", dims=", layer.dims)
-    print(io, ")")
-end
-
 """
     AlphaDropout(p)
 
@@ -264,5 +258,3 @@ init(key, ::AlphaDropout; T=Float32) = (;), (;)
 function apply(layer::AlphaDropout, params, state, x; key=nothing, training=:auto)
     return alphadropout(key, x, layer.p; training), state
 end
-
-Base.show(io::IO, layer::AlphaDropout) = print(io, "AlphaDropout(", layer.p, ")")

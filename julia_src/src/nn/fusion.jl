@@ -83,6 +83,7 @@ struct PairwiseFusion{F,L<:Tuple} <: Layer
     layers::L
 end
 function PairwiseFusion(connection, layers...)
+    check_connection(:PairwiseFusion, connection)
     isempty(layers) && throw(ArgumentError(
         "PairwiseFusion: expected a connection and at least one layer, got no layer."))
     return PairwiseFusion(connection, layers)
