@@ -77,7 +77,7 @@ class AdaptiveMaxPool(_AdaptivePool):
     """
 
     def _pooled(self, x: jax.Array, window: Window) -> jax.Array:
-        return max_windows(x, window)
+        return max_windows(x, window, range(2, x.ndim))
 
 
 class AdaptiveMeanPool(_AdaptivePool):
@@ -102,7 +102,7 @@ class AdaptiveMeanPool(_AdaptivePool):
     """
 
     def _pooled(self, x: jax.Array, window: Window) -> jax.Array:
-        return mean_windows(x, window)
+        return mean_windows(x, window, range(2, x.ndim))
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

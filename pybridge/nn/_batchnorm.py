@@ -85,7 +85,7 @@ class ChannelNorm(ChannelLayer):
         check_axis(f"{where}.apply", x, 1, self.channels, "channels")
         mask = checked_mask(where, mask, x)
         over = self._over(x.ndim)
-        shape = self._along_channels(x.ndim)
+        shape = self._along_channels(self.channels, x.ndim)
 
         def train(params: Any, state: Any, x: Any, mask: Any) -> Any:
             done = standardise(widened(x), mask, over, self.eps)

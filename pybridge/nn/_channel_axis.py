@@ -1,4 +1,4 @@
-"""Where the channels of a normalisation lie between its input and its output."""
+"""Where the channels of a layer lie between its input and its output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ class ChannelLayer(Layer):
     way round: with channels last everything would be copied.
     """
 
-    channels: int
     _channel_axis: ClassVar[int] = 1
 
     def behind_convolution(self) -> Self:
@@ -35,11 +34,9 @@ class ChannelLayer(Layer):
     def _outside(self, y: jax.Array) -> jax.Array:
         return jnp.moveaxis(y, self._channel_axis, 1)
 
-    def _along_channels(self, ndim: int) -> tuple[int, ...]:
+    def _along_channels(self, channels: int, ndim: int) -> tuple[int, ...]:
         """Return the shape that spreads one number for each channel over the values."""
-        return tuple(
-            self.channels if axis == self._channel_axis % ndim else 1 for axis in range(ndim)
-        )
+        return tuple(channels if axis == self._channel_axis % ndim else 1 for axis in range(ndim))
 
     def _axes_but_channels(self, ndim: int, first: int = 0) -> tuple[int, ...]:
         return tuple(axis for axis in range(first, ndim) if axis != self._channel_axis % ndim)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -67,9 +67,13 @@ class Chain(Container):
     ) -> tuple[Any, Any]:
         """Apply every child to the output of the one before it."""
         states = []
-        layers = tuple(map(_behind, (None, *self.layers), self.layers))
         for i, (layer, p, s) in enumerate(
-            zip(layers, self._unpacked(params), self._unpacked(state), strict=True)
+            zip(
+                _with_channels_last(self.layers),
+                self._unpacked(params),
+                self._unpacked(state),
+                strict=True,
+            )
         ):
             x, s = apply_child(layer, p, s, x, child_key(key, i), mode, options)
             states.append(s)
@@ -84,11 +88,15 @@ class Chain(Container):
         return Chain(*self.layers[index])
 
 
-def _behind(before: Child | None, layer: Child) -> Child:
-    """Return a layer as it is computed fastest directly behind another one."""
-    if isinstance(before, Convolution) and isinstance(layer, ChannelLayer):
-        return layer.behind_convolution()
-    return layer
+def _with_channels_last(layers: Iterable[Child]) -> Iterator[Child]:
+    """Yield the layers as they are computed fastest: those that follow a convolution know it."""
+    behind = False
+    for layer in layers:
+        if not isinstance(layer, ChannelLayer):
+            behind = isinstance(layer, Convolution)
+        elif behind:
+            layer = layer.behind_convolution()
+        yield layer
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -105,6 +105,6 @@ class GroupNorm(ChannelLayer):
         parts = None if mask is None else jnp.broadcast_to(mask, values.shape).reshape(split)
         over = Over(tuple(axis for axis in range(1, len(split)) if axis != where))
         done = standardise(values.reshape(split), parts, over, self.eps)
-        shape = self._along_channels(x.ndim)
+        shape = self._along_channels(self.channels, x.ndim)
         y = affine(params, shape, done.values.reshape(values.shape), self.activation)
         return self._outside(masked(mask, y).astype(x.dtype)), state

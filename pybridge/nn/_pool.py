@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from .._errors import ArgumentTypeError, ArgumentValueError, explain
+from ._channel_axis import ChannelLayer
 from ._dtypes import at_least_single, floating, input_array
 from ._geometry import (
     Window,
@@ -32,7 +33,7 @@ _FEW_SLICES = 12
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
-class _Pool(Layer):
+class _Pool(ChannelLayer):
     """What the two moving windows share."""
 
     window: tuple[int, ...]
@@ -61,7 +62,7 @@ class _Pool(Layer):
         """Return the output and the state as it is; see `Layer.forward`."""
         where, window = type(self).__name__, self._geometry
         window.outputs(where, spatial_size(where, x, len(self.window)))
-        return self._pooled(jnp.asarray(x), window), state
+        return self._outside(self._pooled(self._inside(jnp.asarray(x)), window)), state
 
     def _pooled(self, x: jax.Array, window: Window) -> jax.Array:
         raise NotImplementedError
@@ -118,7 +119,7 @@ class MaxPool(_Pool):
             )
 
     def _pooled(self, x: jax.Array, window: Window) -> jax.Array:
-        return max_windows(x, window)
+        return max_windows(x, window, self._axes_but_channels(x.ndim, first=1))
 
 
 class MeanPool(_Pool):
@@ -152,7 +153,7 @@ class MeanPool(_Pool):
     """
 
     def _pooled(self, x: jax.Array, window: Window) -> jax.Array:
-        return mean_windows(x, window)
+        return mean_windows(x, window, self._axes_but_channels(x.ndim, first=1))
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -218,8 +219,8 @@ def check_ordered(where: str, x: jax.Array) -> None:
         )
 
 
-def max_windows(x: jax.Array, window: Window) -> jax.Array:
-    """Return the largest value of each window of x, (batch, channels, *spatial)."""
+def max_windows(x: jax.Array, window: Window, axes: Sequence[int]) -> jax.Array:
+    """Return the largest value of each window that moves over the axes of x."""
     check_ordered("MaxPool", x)
     real = jnp.issubdtype(x.dtype, jnp.floating)
     lowest = np.array(-np.inf if real else jnp.iinfo(x.dtype).min, x.dtype)
@@ -229,20 +230,21 @@ def max_windows(x: jax.Array, window: Window) -> jax.Array:
         take_second = second > first
         return jnp.where(take_second | (second != second) if real else take_second, second, first)
 
-    return _windows(x, window, lowest, larger, lax.max)
+    return _windows(x, window, axes, lowest, larger, lax.max)
 
 
-def mean_windows(x: jax.Array, window: Window) -> jax.Array:
-    """Return the mean of each window of x, (batch, channels, *spatial)."""
+def mean_windows(x: jax.Array, window: Window, axes: Sequence[int]) -> jax.Array:
+    """Return the mean of each window that moves over the axes of x."""
     x = floating(x)
     working = x.astype(at_least_single(x.dtype))
-    total = _windows(working, window, np.array(0, working.dtype), lax.add, lax.add)
+    total = _windows(working, window, axes, np.array(0, working.dtype), lax.add, lax.add)
     return (total / math.prod(window.kernel)).astype(x.dtype)
 
 
 def _windows(
     x: jax.Array,
     window: Window,
+    axes: Sequence[int],
     neutral: np.ndarray,
     combine: Callable[[jax.Array, jax.Array], jax.Array],
     primitive: Callable[..., Any],
@@ -253,18 +255,13 @@ def _windows(
     times faster, and the gradient of the largest value ten times and more. The last axis
     comes first, so that the first of equal values in memory order wins.
     """
+    moves = dict(zip(axes, zip(window.kernel, window.stride, window.pad, strict=True), strict=True))
+    kernel, stride, pad = zip(*(moves.get(i, (1, 1, (0, 0))) for i in range(x.ndim)), strict=True)
     if sum(window.kernel) > _FEW_SLICES:
-        return lax.reduce_window(
-            x,
-            neutral,
-            primitive,
-            (1, 1, *window.kernel),
-            (1, 1, *window.stride),
-            ((0, 0), (0, 0), *window.pad),
-        )
-    x = lax.pad(x, neutral, ((0, 0, 0), (0, 0, 0), *((*pad, 0) for pad in window.pad)))
-    for axis in reversed(range(2, x.ndim)):
-        size, step = window.kernel[axis - 2], window.stride[axis - 2]
+        return lax.reduce_window(x, neutral, primitive, kernel, stride, pad)
+    x = lax.pad(x, neutral, [(*around, 0) for around in pad])
+    for axis in reversed(axes):
+        size, step = kernel[axis], stride[axis]
         reach = x.shape[axis] - size + 1  # up to here windows begin; may be a symbolic size
         y = lax.slice_in_dim(x, 0, reach, step, axis)
         for start in range(1, size):

@@ -204,8 +204,11 @@ def test_a_chain_moves_channels_only_behind_a_convolution(norm, conv):
 
     convolution = conv((3, 3), 4, 4, init=fixed(0))
     within = moves(convolution)
-    assert moves(convolution, norm) == [*within, (0, 2, 3, 1), (0, 3, 1, 2)]
-    assert moves(convolution, jnp.tanh, norm) == within and moves(norm) == []
+    there_and_back = [(0, 2, 3, 1), (0, 3, 1, 2)]
+    assert moves(convolution, norm) == [*within, *there_and_back]
+    assert moves(convolution, norm, nn.MaxPool((2, 2))) == [*within, *2 * there_and_back]
+    assert moves(convolution, jnp.tanh, norm) == within
+    assert moves(norm) == moves(nn.MeanPool((2, 2)), norm) == []
 
 
 def test_running_statistics_of_batches_with_masks(x64):

@@ -39,6 +39,18 @@ def test_value_is_that_of_the_formula(cls, reduce, fill, window, options, x64, m
 
 
 @pytest.mark.parametrize("cls", [pb.nn.MaxPool, pb.nn.MeanPool])
+@pytest.mark.parametrize("window, options", CASES, ids=str)
+def test_behind_a_convolution_it_is_the_same(cls, window, options, x64):
+    # Equal numbers too, of which the first has the gradient.
+    x, layer = np.round(small(len(window))), cls(window, **options)
+    y, back = jax.vjp(lambda x: forward(layer, {}, x), x)
+    moved, moved_back = jax.vjp(lambda x: forward(layer.behind_convolution(), {}, x), x)
+    np.testing.assert_allclose(moved, y, rtol=1e-12)
+    cotangent = draw(1, y.shape, np.float64)
+    np.testing.assert_allclose(*moved_back(cotangent), *back(cotangent), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("cls", [pb.nn.MaxPool, pb.nn.MeanPool])
 @pytest.mark.parametrize("window, options", [CASES[4], CASES[6]], ids=str)
 def test_derivatives_of_all_orders(cls, window, options, x64):
     layer = cls(window, **options)
