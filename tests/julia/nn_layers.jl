@@ -63,6 +63,13 @@ struct Shifted{L} <: PyBridge.Layer
     by::Float64
 end
 
+"Another, whose constructor is no good for showing it."
+struct Squared <: PyBridge.Layer
+    root::Float64
+    power::Int
+end
+Squared(x) = x > 1 ? error("expected a square below 1") : Squared(sqrt(x), 2)
+
 @testset "nn: a layer is shown as the call that makes it" begin
     dense = PyBridge.Dense(2 => 3)
     for (text, layer) in (
@@ -88,6 +95,7 @@ end
         @test repr(layer) == text
     end
     @test repr(Shifted(dense, 0.5)) == "Shifted(Dense(2 => 3), 0.5)"
+    @test repr(Squared(4.0, 2)) == "Squared(4.0, 2)"
 end
 
 @testset "nn: a layer can be read from how it is shown" begin
