@@ -48,6 +48,17 @@ def zygote_first() -> Iterator[None]:
         ctypes.PyDLL = original  # type: ignore[misc]
 
 
+def _loaded() -> ctypes.PyDLL | None:
+    """Return Julia's library, if it is loaded."""
+    julia = ctypes.PyDLL(None)  # of all that was loaded for everybody, as juliacall loads Julia
+    if not hasattr(julia, "jl_eval_string"):
+        return None
+    julia.jl_eval_string.restype = julia.jl_get_current_task.restype = ctypes.c_void_p
+    julia.jl_string_ptr.argtypes = [ctypes.c_void_p]
+    julia.jl_string_ptr.restype = ctypes.c_char_p
+    return julia
+
+
 # What a text begins with that says what Julia threw: "negative acknowledge".
 _NAK = "\x15"
 
@@ -61,10 +72,8 @@ def evaluate(source: str) -> str:
     Raises:
         RuntimeError: Julia threw; the message has the backtrace.
     """
-    julia = ctypes.PyDLL(None)  # of all that was loaded for everybody, as juliacall loads Julia
-    julia.jl_eval_string.restype = julia.jl_get_current_task.restype = ctypes.c_void_p
-    julia.jl_string_ptr.argtypes = [ctypes.c_void_p]
-    julia.jl_string_ptr.restype = ctypes.c_char_p
+    julia = _loaded()
+    assert julia is not None, "Julia is evaluated before it is loaded"
     if not julia.jl_get_current_task():
         julia.jl_adopt_thread()
     value = julia.jl_eval_string(
@@ -86,3 +95,17 @@ def include(path: Path) -> str:
     """Do what `evaluate` does with the source in a file."""
     name = ctypes.create_string_buffer(os.fsencode(path))
     return evaluate(f"include(unsafe_string(Ptr{{UInt8}}({ctypes.addressof(name)})))")
+
+
+def leave_julia() -> None:
+    """Let Julia, if it runs and knows this thread, do without it until it is called.
+
+    Collections on other threads do not wait for it; calls into Julia leave that state and come
+    back to it by themselves. And whichever thread waits runs Julia's event loop, as it does in a
+    threaded region. Outside of one it is Julia's first thread alone, which waits for Python:
+    `sleep` in a function that XLA calls would never end, nor would Julia when Python ends.
+    """
+    julia = _loaded()
+    if julia is not None and julia.jl_get_current_task():
+        julia.jl_enter_threaded_region()
+        julia.jl_gc_safe_enter()

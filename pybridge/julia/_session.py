@@ -18,7 +18,7 @@ from .._errors import BridgeError, JuliaForkError, JuliaUnavailableError
 from . import _environments
 from ._host import HostThread, julia_is_host
 from ._interrupt import keep_sigint_handler
-from ._libjulia import evaluate, include, zygote_first
+from ._libjulia import evaluate, include, leave_julia, zygote_first
 from ._library import Library, directly
 from ._locate import choose_julia, for_juliapkg, julia_source
 from ._malloc import keep_freed_memory
@@ -180,7 +180,7 @@ class Session:
         try:
             self._start()
         finally:
-            _leave_julia()
+            leave_julia()
 
     def _start(self) -> None:
         """Start Julia on this thread, unless it is the host, and load PyBridge."""
@@ -241,23 +241,7 @@ def _free_starting_thread() -> None:
     # Julia's start took Ctrl-C away from this thread, too.
     signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    _leave_julia()
-
-
-def _leave_julia() -> None:
-    """Let Julia, if it runs and knows this thread, do without it until it is called.
-
-    Collections on other threads do not wait for it; calls into Julia leave that state and come
-    back to it by themselves. And whichever thread waits runs Julia's event loop, as it does in a
-    threaded region. Outside of one it is Julia's first thread alone, which waits for Python:
-    `sleep` in a function that XLA calls would never end, nor would Julia when Python ends.
-    """
-    julia = ctypes.PyDLL(None)  # of all that was loaded for everybody, as juliacall loads Julia
-    if hasattr(julia, "jl_gc_safe_enter"):
-        julia.jl_get_current_task.restype = ctypes.c_void_p
-        if julia.jl_get_current_task():
-            julia.jl_enter_threaded_region()
-            julia.jl_gc_safe_enter()
+    leave_julia()
 
 
 def _import_juliacall() -> Any:
