@@ -37,7 +37,7 @@ hidden_vector((h, c)::Tuple) = vcat(reshape(h, :), reshape(c, :))
     w = noise(size(flattened((whole, last))), 3)
     f(p, x, h) = sum(
         w .* flattened(PyBridge.apply(layer, p, state, x; hidden=h, mask)[1]) .^ 2)
-    @testset "$system" for system in (LONG ? SYSTEMS : (:zygote, :forwarddiff))
+    @testset "$system" for system in by_turns(LONG ? SYSTEMS : (:zygote, :forwarddiff))
         _, gradient = value_and_gradient(system, f, params, hole, hidden)
         @test is_gradient(gradient, f, params, x, hidden)
         @test all(iszero, gradient[2][:, 3:4, 2])
@@ -143,12 +143,13 @@ end
         @test apply((; weight), bags) ≈ theirs(bags)
         @test apply((; weight), reshape(bags, 3, 1)) ≈ theirs(reshape(bags, 3, 1))
         @test apply((; weight), [bag' .== 1:5 for bag in bags]) ≈ theirs(bags)
-        for given in (reduction === maximum ? () : (x, bags, ([5, 1, 2, 3, 3, 3], [1, 2, 5])))
-            f(p) = sum(abs2, apply(p, given))
-            for system in SYSTEMS
-                @test is_gradient(value_and_gradient(system, f, (; weight))[2], f, (; weight))
-            end
-        end
+    end
+    forms = (x, [[5], [1, 2, 3], [3, 3]], ([5, 1, 2, 3, 3, 3], [1, 2, 5]))
+    cases = [(reduction, bags) for reduction in (PyBridge.mean_along, sum) for bags in forms]
+    for (system, (reduction, bags)) in combined(SYSTEMS, cases)
+        layer = PyBridge.EmbeddingBag(5 => 2, reduction)
+        f(p) = sum(abs2, PyBridge.apply(layer, p, (;), bags)[1])
+        @test is_gradient(value_and_gradient(system, f, (; weight))[2], f, (; weight))
     end
 end
 
