@@ -109,3 +109,19 @@ def leave_julia() -> None:
     if julia is not None and julia.jl_get_current_task():
         julia.jl_enter_threaded_region()
         julia.jl_gc_safe_enter()
+
+
+def keep_values(juliacall: Any) -> None:
+    """Let Python free no value of juliacall's any more, for Julia is about to end.
+
+    To free one, PythonCall calls Julia. Newer Julias, 1.12 among them, suspend their threads when
+    they end (`jl_safepoint_suspend_all_threads` in src/init.c), wherever these are: one may hold a
+    lock that the call needs, and Python, which frees juliacall's values last, would never end.
+    """
+    # Of this one all classes of values are made; its `tp_dealloc` is the fifth pointer of a type,
+    # behind what each object has: `PyTypeObject` in CPython's cpython/object.h.
+    base = type(juliacall.Main).__mro__[-2]
+    place = id(base) + object.__basicsize__ + 4 * ctypes.sizeof(ctypes.c_void_p)
+    # What nothing refers to any more gets a reference, and so stays.
+    keep = ctypes.cast(ctypes.pythonapi.Py_IncRef, ctypes.c_void_p)
+    ctypes.c_void_p.from_address(place).value = keep.value

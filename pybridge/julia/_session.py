@@ -18,7 +18,7 @@ from .._errors import BridgeError, JuliaForkError, JuliaUnavailableError
 from . import _environments
 from ._host import HostThread, julia_is_host
 from ._interrupt import keep_sigint_handler
-from ._libjulia import evaluate, include, leave_julia, zygote_first
+from ._libjulia import evaluate, include, keep_values, leave_julia, zygote_first
 from ._library import Library, directly
 from ._locate import choose_julia, for_juliapkg, julia_source
 from ._malloc import keep_freed_memory
@@ -159,6 +159,8 @@ class Session:
                 # A call that does not stop must not keep Python from ending. Julia would wait for
                 # it, so juliacall's hook, which ends Julia, gets a function that does nothing.
                 self._libjulia.jl_atexit_hook = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda _: None)
+            if self._libjulia is not None:
+                keep_values(sys.modules["juliacall"])
             if hasattr(self._libjulia, "jl_safepoint_resume_thread"):
                 # Python's last collection comes after all hooks, juliacall's among them, and frees
                 # XLA's client, which waits for its threads.

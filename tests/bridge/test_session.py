@@ -397,6 +397,28 @@ def test_exit_with_a_call_that_does_not_stop(run_python):
     assert output.strip().endswith("interrupted")
 
 
+def test_values_of_juliacall_are_not_freed_by_a_julia_that_has_ended(run_python):
+    # Its threads are suspended, one perhaps with a lock that freeing needs: Python would never end.
+    output = run_python("""
+        import atexit, ctypes
+
+        @atexit.register  # the first hook runs last
+        def when_julia_has_ended():
+            print(references.value)
+            values.clear()
+            print(references.value)
+
+        import pybridge as pb
+        pb.from_julia("identity")(1.0)
+        import juliacall
+        values = [juliacall.Main.seval("Ref(1)")]
+        references = ctypes.c_ssize_t.from_address(id(values[0]))
+        for _ in range(2):  # PythonCall has one until Julia has collected it
+            juliacall.Main.seval("GC.gc(); PythonCall.GC.gc()")
+    """)
+    assert output.split() == ["1", "1"]
+
+
 FAILURES = {
     "no such julia": ({"PYBRIDGE_JULIA": "/nonexistent/julia"}, "PYBRIDGE_JULIA"),
     "not a julia": ({"PYTHON_JULIAPKG_EXE": "/bin/false"}, "What happened"),
