@@ -130,6 +130,7 @@ end
 @testset "nn: bags" begin
     weight = noise((2, 5), 1)
     x = [1 5; 2 2; 5 1]
+    bags = [[5], [1, 2, 3], [3, 3]]
     for (reduction, theirs) in ((PyBridge.mean_along, Flux.EmbeddingBag(weight)),
         (sum, Flux.EmbeddingBag(weight, sum)), (maximum, Flux.EmbeddingBag(weight, maximum)))
 
@@ -139,16 +140,15 @@ end
         @test apply((; weight), ([1, 2, 3, 3, 5], [1, 4])) ≈ theirs([1, 2, 3, 3, 5], [1, 4])
         hot = x[1:1, :] .== 1:5
         @test apply((; weight), reshape(hot, 5, 1, 2)) ≈ theirs(x[1:1, :])
-        bags = [[5], [1, 2, 3], [3, 3]]
         @test apply((; weight), bags) ≈ theirs(bags)
         @test apply((; weight), reshape(bags, 3, 1)) ≈ theirs(reshape(bags, 3, 1))
         @test apply((; weight), [bag' .== 1:5 for bag in bags]) ≈ theirs(bags)
     end
-    forms = (x, [[5], [1, 2, 3], [3, 3]], ([5, 1, 2, 3, 3, 3], [1, 2, 5]))
-    cases = [(reduction, bags) for reduction in (PyBridge.mean_along, sum) for bags in forms]
-    for (system, (reduction, bags)) in combined(SYSTEMS, cases)
+    forms = (x, bags, ([5, 1, 2, 3, 3, 3], [1, 2, 5]))
+    cases = [(reduction, given) for reduction in (PyBridge.mean_along, sum) for given in forms]
+    for (system, (reduction, given)) in combined(SYSTEMS, cases)
         layer = PyBridge.EmbeddingBag(5 => 2, reduction)
-        f(p) = sum(abs2, PyBridge.apply(layer, p, (;), bags)[1])
+        f(p) = sum(abs2, PyBridge.apply(layer, p, (;), given)[1])
         @test is_gradient(value_and_gradient(system, f, (; weight))[2], f, (; weight))
     end
 end
