@@ -97,17 +97,30 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("nightly")
     for item in left_for_the_night(i for i in items if not i.get_closest_marker("nightly")):
         item.add_marker("nightly")
-    # Julia's own tests, which take minutes, then files that need no Julia, then the rest. So one
-    # process starts Julia, which compiles its packages where it has not, and the others need not
-    # wait for it.
-    waiting = {item.path for item in items if item.get_closest_marker("julia")}
-    items.sort(key=lambda item: 0 if "julia" in item.path.parts else 1 + (item.path in waiting))
+    # Julia's own tests come first, which take minutes; last what needs nothing of its worker, so
+    # that any worker may take it at the end.
+    items.sort(
+        key=lambda item: (
+            "julia" not in item.path.parts,
+            item.get_closest_marker("processes") is not None,
+        )
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    if config.option.dist == "loadfile":
+        from julia_worker import JuliaInOneWorker
+
+        return JuliaInOneWorker(config, log)
 
 
 def pytest_collection_finish():
-    # What is imported and collected stays. The collector need not look at it after each file.
+    # What is imported and collected stays. The collector need not look at it after each file, nor
+    # as often as in programs that make fewer objects.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -23,11 +23,16 @@ LONG = "PYBRIDGE_LONG_TESTS"  # an environment variable, which processes of a ru
 
 
 def examples(count: int) -> int:
-    """Return how many examples, rounds or seconds a test takes: all of `count` in the long run.
+    """Return how many examples or rounds a test takes: all of `count` in the long run.
 
     A test that is no property, and so takes fewer by day, has the marker `both`.
     """
     return count if LONG in os.environ else max(count // 4, 4)
+
+
+def seconds(count: int) -> int:
+    """Return for how long threads go on that had their rounds: `count` in the long run."""
+    return count if LONG in os.environ else 1
 
 
 def combined(*choices: Iterable[Any]) -> list[tuple[Any, ...]]:

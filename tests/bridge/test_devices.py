@@ -24,8 +24,12 @@ from pybridge.julia._session import session
 JULIA = Path(__file__).parent.parent / "julia"
 
 # Before the first program: XLA's handler for CPUs becomes that of the fake device.
-PREPARE = """
+PREPARE = f"""
 import sys
+sys.path.append({str(Path(__file__).parents[1])!r})
+from quick import combined
+"""
+PREPARE += """
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -94,11 +98,11 @@ print("same numbers")
 TYPES = """
 seen = pb.from_julia("x -> (x isa Array ? 1 : 2, x .+ x)", out=lambda x: (
     jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct(x.shape, x.dtype)))
-for dtype in ("float16", "float32", "int8", "int32", "uint16", "complex64"):
-    for shape in ((3,), (2, 3), (0,), (2, 0)):
-        x = jnp.ones(shape, dtype)
-        # With this the handler itself is checked: the array was on the fake device.
-        close(jax.jit(seen)(x), (jnp.int32(2), x + x))
+DTYPES = ("float16", "float32", "int8", "int32", "uint16", "complex64")
+for dtype, shape in combined(DTYPES, ((3,), (2, 3), (0,), (2, 0))):
+    x = jnp.ones(shape, dtype)
+    # With this the handler itself is checked: the array was on the fake device.
+    close(jax.jit(seen)(x), (jnp.int32(2), x + x))
 close(jax.jit(pb.from_julia("x -> .!x"))(jnp.array([True, False])), jnp.array([False, True]))
 tree = pb.from_julia("(s, p) -> (; y=s .* p.a, total=sum(p.a) * s)")
 y = jax.jit(tree)(jnp.float32(2), {"a": jnp.ones(3)})
@@ -156,7 +160,11 @@ print(len(jax.devices()), "devices")
     [
         pytest.param(DERIVATIVES, "same numbers", marks=pytest.mark.nightly),
         pytest.param(NETWORK, "same numbers", marks=pytest.mark.nightly),
-        (TYPES + ERRORS + CONTEXT, "same numbers\nsame errors\n8 devices"),
+        pytest.param(
+            TYPES + ERRORS + CONTEXT,
+            "same numbers\nsame errors\n8 devices",
+            marks=pytest.mark.both,
+        ),
     ],
     ids=["derivatives", "network", "types, errors and context"],
 )

@@ -10,15 +10,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from quick import examples
+from quick import seconds
 
-SECONDS = 60 if os.environ.get("PYBRIDGE_STRESS") else examples(5)
+pytestmark = pytest.mark.processes
+
+SECONDS = 60 if os.environ.get("PYBRIDGE_STRESS") else seconds(5)
 
 PROLOGUE = (
     f"""
 import sys
 sys.path.append({str(Path(__file__).parents[1])!r})
-from quick import combined, examples
+from quick import combined, examples, seconds
 """
     + """
 import gc, threading, time
@@ -179,6 +181,7 @@ assert jit(g)(np.ones(2)) == 3
 """)
 
 
+@pytest.mark.both
 def test_lanes_on_julias_threads(run):
     run(
         """
@@ -216,7 +219,7 @@ collect = jit(pb.from_julia("x -> (GC.gc(false); x)"))
 xs = np.zeros(64, np.float32)
 f(xs), collect(1.0)
 wrong = []
-stop = time.monotonic() + 4
+stop = time.monotonic() + seconds(4)
 
 def work(k):
     while time.monotonic() < stop:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from bridge_helpers import SYSTEMS
-from quick import by_day, examples
+from quick import by_day, seconds
 
 import pybridge as pb
 from pybridge.julia import _callbacks
@@ -690,7 +690,7 @@ def test_threads_neither_hang_nor_crash_while_collections_run(run_python):
             counts[2] += 1
         [t.join() for t in threads]
         assert not wrong, wrong
-        """.replace("SECONDS", str(examples(12))),
+        """.replace("SECONDS", str(seconds(12))),
         packages=(),
         timeout=300,
     )
