@@ -53,13 +53,23 @@ def code_blocks(page: Path) -> list[Block]:
     ]
 
 
+def skip_without_peers(blocks: list[Block]) -> None:
+    """Skip where a package of the extra `peers` is missing that a block imports."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    peers = re.findall(r"[\w-]+", " ".join(project["optional-dependencies"]["peers"]))
+    for block in blocks:
+        for name in re.findall(r"^>>> (?:import|from) (\w+)", block.code, re.MULTILINE):
+            if name in peers:
+                pytest.importorskip(name, reason=f'needs {name}: pip install -e ".[peers]"')
+
+
 def run_page(page: Path, *, julia: bool) -> int:
     """Run a page's blocks in one namespace; return how many examples ran."""
     globs: dict[str, object] = {"__name__": "__main__"}
     ran = 0
-    for block in code_blocks(page):
-        if block.julia and not julia:
-            continue
+    blocks = [block for block in code_blocks(page) if julia or not block.julia]
+    skip_without_peers(blocks)
+    for block in blocks:
         test = doctest.DocTestParser().get_doctest(
             block.code, globs, page.name, str(page), block.line
         )
