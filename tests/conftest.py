@@ -97,14 +97,17 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("nightly")
     for item in left_for_the_night(i for i in items if not i.get_closest_marker("nightly")):
         item.add_marker("nightly")
-    # Julia's own tests come first, which take minutes; last what needs nothing of its worker, so
-    # that any worker may take it at the end.
-    items.sort(
-        key=lambda item: (
-            "julia" not in item.path.parts,
-            item.get_closest_marker("processes") is not None,
-        )
-    )
+    items.sort(key=_turn)
+
+
+def _turn(item):
+    """Let tests that need no Julia come first: meanwhile another worker can start one.
+
+    Last comes what needs nothing of its worker, so that any may take it at the end.
+    """
+    turns = ("python", "julia", "bridge")
+    folder = next((turns.index(part) for part in item.path.parts if part in turns), 0)
+    return folder, item.get_closest_marker("processes") is not None
 
 
 @pytest.hookimpl(optionalhook=True)

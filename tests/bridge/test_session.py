@@ -158,12 +158,13 @@ def test_collections_go_on_while_a_python_function_that_julia_called_waits_for_j
         """
         import numpy as np
         import pybridge as pb
-        collects = pb.from_julia("x -> (GC.gc(); sum(abs2, x))")
+        collects = pb.from_julia("x -> (GC.gc(false); sum(abs2, x))")
         collects(np.ones(2))
         from juliacall import Main
         def objective(x):
             x = np.array([x, 1.0])
-            made = pb.from_julia("x -> (sleep(0.01); GC.gc(); 2 .* x)")  # the mailbox sleeps then
+            # The mailbox sleeps then.
+            made = pb.from_julia("x -> (sleep(0.01); GC.gc(false); 2 .* x)")
             gradient = pb.grad(collects, backend="forwarddiff")(x)
             return float(collects(x) + made(x)[0] + gradient[1])
         total = Main.seval("f -> sum(f(Float64(i)) for i in 1:COUNT)")(objective)
