@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from bridge_helpers import julia
 from jax import lax
+from quick import LONG
 
 import pybridge as pb
 from pybridge.julia._session import session
@@ -177,7 +179,10 @@ def test_exceptions_of_every_system(place, system):
         jax.block_until_ready(PLACES[place](julia(THROWS, system))(-X))
     # Yota runs the function in its own interpreter: the lines are not on the stack.
     lost = {"yota"} if zygote_keeps_lines() else {"yota", "zygote"}
-    if place != "grad" or system not in lost:
+    if place == "grad" and system == "mooncake" and LONG in os.environ:
+        # Of what Julia inlines, compiling, Mooncake has the line that calls it.
+        assert "julia source:3" in str(error.value)
+    elif place != "grad" or system not in lost:
         assert "julia source:2" in str(error.value)
 
 
