@@ -85,19 +85,25 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     for item in items:
-        if any(folder in item.path.parts for folder in ("bridge", "julia")):
+        folder = _folder(item)
+        if folder in ("bridge", "julia"):
             item.add_marker("julia")
         # The long run has properties with more examples, and Julia's own tests with all cases.
         in_both = any(item.get_closest_marker(name) for name in ("hypothesis", "both"))
-        if config.option.markexpr != QUICK and (in_both or "julia" in item.path.parts):
+        if config.option.markexpr != QUICK and (in_both or folder == "julia"):
             item.add_marker("nightly")
         # By day Julia interprets, so the long run compiles what the quick one has run. The run for
         # peers, which is neither, keeps its own.
-        if config.option.markexpr == "nightly" and "bridge" in item.path.parts:
+        if config.option.markexpr == "nightly" and folder == "bridge":
             item.add_marker("nightly")
     for item in left_for_the_night(i for i in items if not i.get_closest_marker("nightly")):
         item.add_marker("nightly")
     items.sort(key=_turn)
+
+
+def _folder(item):
+    """Name the folder of this one that a test is in."""
+    return os.path.relpath(item.path, Path(__file__).parent).split(os.sep)[0]
 
 
 def _turn(item):
@@ -105,9 +111,8 @@ def _turn(item):
 
     Last comes what needs nothing of its worker, so that any may take it at the end.
     """
-    turns = ("python", "julia", "bridge")
-    folder = next((turns.index(part) for part in item.path.parts if part in turns), 0)
-    return folder, item.get_closest_marker("processes") is not None
+    alone = item.get_closest_marker("processes") is not None
+    return {"julia": 1, "bridge": 2}.get(_folder(item), 0), alone
 
 
 @pytest.hookimpl(optionalhook=True)
