@@ -80,7 +80,8 @@ def indexed(draft: Draft) -> tuple[str, float]:
     if x.kind == "float":
         texts.append(f"{x.name}.at[{i.name}].get(mode='fill', fill_value=0.5)")
     if i.ndim == 0:
-        rest = ", ".join(["0"] * (x.ndim - 1))
+        # JAX wants indices of one type, and where finite differences are taken a 0 has 64 bits.
+        rest = ", ".join([f"jnp.zeros_like({i.name})"] * (x.ndim - 1))
         texts += [
             f"lax.dynamic_slice({x.name}, ({i.name}, {rest}), {x.shape})",
             f"lax.dynamic_slice_in_dim({x.name}, {i.name}, 1, {axis})",
