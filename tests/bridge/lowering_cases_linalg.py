@@ -103,7 +103,7 @@ SMOOTH = {
     "lu of a wide matrix": (lambda a: linalg.lu(a)[0], f32(2, 3, 5)),
     "lu of a tall matrix": (lambda a: linalg.lu(a)[0], f32(5, 3)),
     "lu_solve": (lambda a, b: jsl.lu_solve(jsl.lu_factor(a), b, trans=1), S3, f32(3)),
-    "cho_solve": (lambda a, b: jsl.cho_solve(jsl.cho_factor(a), b), S3, f32(3)),
+    "cho_solve": (lambda a, b: jsl.cho_solve(jsl.cho_factor(a + a.T), b), S3, f32(3)),
     "solve_triangular": (lambda a, b: jsl.solve_triangular(a, b, trans=1), S3, f32(3)),
     "expm": (jsl.expm, f32(3, 3)),
     "cg": (lambda a, b: jax.scipy.sparse.linalg.cg(lambda x: a @ x, b)[0], S3, f32(3)),
