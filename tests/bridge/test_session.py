@@ -1,8 +1,7 @@
-"""Julia's life inside Python: start, threads, Ctrl-C, forks, exit. In fresh processes."""
+"""Julia's life inside Python: start, threads, Ctrl-C, forks, exit. Each in a fresh process."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -11,8 +10,6 @@ import time
 
 import pytest
 from quick import examples, seconds
-
-import pybridge as pb
 
 pytestmark = pytest.mark.processes
 
@@ -35,14 +32,19 @@ def test_julia_starts_on_first_use_of_many_threads_once_and_not_before(run_pytho
     """)
 
 
-def test_zygote_is_loaded_before_pythoncall():
-    order = pb.from_julia("""() -> begin
-        names = map(nameof, Base.loaded_modules_order)
-        Float64.((findfirst(==(:Zygote), names), findfirst(==(:PythonCall), names)))
-    end""")
-    zygote, pythoncall = order()
-    assert zygote < pythoncall
-    assert ctypes.PyDLL.__module__ == "ctypes"
+def test_zygote_is_loaded_before_pythoncall(run_python):
+    run_python("""
+        import ctypes
+        library = ctypes.PyDLL
+        import pybridge as pb
+        order = pb.from_julia('''() -> begin
+            names = map(nameof, Base.loaded_modules_order)
+            Float64.((findfirst(==(:Zygote), names), findfirst(==(:PythonCall), names)))
+        end''')
+        zygote, pythoncall = order()
+        assert zygote < pythoncall, (zygote, pythoncall)
+        assert ctypes.PyDLL is library
+    """)
 
 
 def test_a_call_that_is_not_differentiated_needs_no_package_of_an_ad_system(run_python):
@@ -158,13 +160,12 @@ def test_collections_go_on_while_a_python_function_that_julia_called_waits_for_j
         """
         import numpy as np
         import pybridge as pb
-        collects = pb.from_julia("x -> (GC.gc(false); sum(abs2, x))")
+        collects = pb.from_julia("x -> (GC.gc(); sum(abs2, x))")
         collects(np.ones(2))
         from juliacall import Main
         def objective(x):
             x = np.array([x, 1.0])
-            # The mailbox sleeps then.
-            made = pb.from_julia("x -> (sleep(0.01); GC.gc(false); 2 .* x)")
+            made = pb.from_julia("x -> (sleep(0.01); GC.gc(); 2 .* x)")  # the mailbox sleeps then
             gradient = pb.grad(collects, backend="forwarddiff")(x)
             return float(collects(x) + made(x)[0] + gradient[1])
         total = Main.seval("f -> sum(f(Float64(i)) for i in 1:COUNT)")(objective)
