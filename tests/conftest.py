@@ -140,6 +140,8 @@ def pytest_runtest_setup(item):
         return
     reason = julia_state.why_not()
     if reason is None:
+        if _folder(item) == "bridge" and item.get_closest_marker("processes") is None:
+            julia_state.make_ready()
         return
     if julia_state.is_required():
         pytest.fail(f"PYBRIDGE_REQUIRE_JULIA is set, but: {reason}", pytrace=False)

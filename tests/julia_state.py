@@ -27,7 +27,7 @@ SETTINGS = (
 
 @functools.cache
 def why_not() -> str | None:
-    """Say why Julia cannot be used; None where it can.
+    """Say why Julia cannot be used; None where it can, and then it has started.
 
     A Julia counts as found where it is on PATH or named by a setting. Nothing is downloaded for
     a test run: with neither, the tests are skipped.
@@ -39,12 +39,23 @@ def why_not() -> str | None:
         choice = choose_julia()
         if choice.executable is None:
             return f"{choice.origin}; PYBRIDGE_JULIA and PYTHON_JULIAPKG_EXE are not set"
-        # One after the other: the first compiles Julia's packages, where that is still to be done.
-        with FileLock(Path(tempfile.gettempdir()) / f"pybridge-tests-{os.getuid()}.lock"):
-            start(packages(), with_tools=True)
+        with _one_after_the_other():
+            _begin()
     except BridgeError as error:
         return f"Julia did not start: {error}"
     return None
+
+
+@functools.cache
+def make_ready() -> None:
+    """Load all that a test may want. One that starts a Julia of its own does without."""
+    with _one_after_the_other():
+        start(packages(), with_tools=True)
+
+
+def _one_after_the_other() -> FileLock:
+    """Hold back the other workers: the first compiles packages, where that is still to be done."""
+    return FileLock(Path(tempfile.gettempdir()) / f"pybridge-tests-{os.getuid()}.lock")
 
 
 def is_started() -> bool:
@@ -53,8 +64,21 @@ def is_started() -> bool:
     return module is not None and module.is_started()
 
 
+@functools.cache
+def _begin() -> None:
+    """Start Julia so that it can be made to interpret by day; see interpreted.jl."""
+    from pybridge.julia import _libjulia, _session
+
+    if LONG not in os.environ:
+        if is_started():
+            raise RuntimeError("a test that is not marked `julia` started a Julia that compiles")
+        prepared = f'Base.include(Main, raw"{Path(__file__).with_name("interpreted.jl")}")'
+        _libjulia.BEFORE_PYTHONCALL.insert(0, prepared)
+    _session.session()
+
+
 def start(packages: Iterable[str] = (), *, with_tools: bool = False) -> None:
-    """Start Julia as tests want it: by day it interprets from then on; see interpreted.jl.
+    """Start Julia as tests want it: by day it interprets from then on.
 
     It loads nothing afterwards, so by day it needs to be told what is loaded on demand.
 
@@ -63,27 +87,21 @@ def start(packages: Iterable[str] = (), *, with_tools: bool = False) -> None:
         with_tools: load what tests alone use, and make ready for many tests.
     """
     from pybridge import BridgeError
-    from pybridge.julia import _libjulia, _session
+    from pybridge.julia import _libjulia
+    from pybridge.julia._session import session
 
+    _begin()
     if LONG in os.environ:
-        _session.session()
         return
-
-    if is_started():
-        raise RuntimeError("a test that is not marked `julia` started a Julia that compiles")
-
-    prepared = f'Base.include(Main, raw"{Path(__file__).with_name("interpreted.jl")}")'
-    _libjulia.BEFORE_PYTHONCALL.insert(0, prepared)
-    session = _session.session()
     for package in packages:
         with contextlib.suppress(BridgeError):  # the tests that need it tell why
-            session.require(package)
+            session().require(package)
     steps = ["interpret()"]
     if with_tools:
         load = f'begin push!(LOAD_PATH, raw"{tools()}"); try @eval using JLArrays catch end end'
         steps = [load, "pop!(LOAD_PATH)", "write_derivatives()", *steps]
     for step in steps:
-        session.call(lambda _, step=step: _libjulia.evaluate(step))
+        session().call(lambda _, step=step: _libjulia.evaluate(step))
 
 
 def packages() -> list[str]:

@@ -139,9 +139,9 @@ source_file(frame) = chopprefix(String(frame.file), joinpath(".", ""))
 is_users(frame) = !frame.from_c && is_users(source_file(frame))
 function is_users(file::AbstractString)
     file == SOURCE_NAME && return true
+    isabspath(file) || return false   # Base's own files, such as math.jl
     # The libraries that come with Julia have the paths of the machine on which it was built.
     file = Base.fixup_stdlib_path(String(file))
-    isabspath(file) || return false   # Base's own files, such as math.jl
     foreign = (pkgdir(PyBridge), Sys.STDLIB, dirname(Sys.BINDIR),
         map(depot -> joinpath(depot, "packages"), DEPOT_PATH)...)
     return !any(root -> startswith(file, root), foreign)

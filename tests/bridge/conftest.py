@@ -92,20 +92,19 @@ def dtype(request):
 
 @pytest.fixture
 def run_python():
-    """Run a program in a fresh Python and return what it printed.
+    """Run a program in a fresh Python, which can import what tests share; return what it printed.
 
     Julia is started as users start it, by what the program does; or, with `packages`, before it and
     with these, as `julia_state.start` does.
     """
+    prepare = f"import sys; sys.path.append({str(Path(julia_state.__file__).parent)!r})"
 
-    def run(program, *, packages=None, expect=0, timeout: float = 180, env=None) -> str:
-        program = textwrap.dedent(program)
+    def run(program, *arguments, packages=None, expect=0, timeout: float = 180, env=None) -> str:
+        lines = [prepare, textwrap.dedent(program)]
         if packages is not None:
-            tests = str(Path(julia_state.__file__).parent)
-            start = f"import sys; sys.path.append({tests!r}); import julia_state; julia_state.start"
-            program = f"{start}({packages!r})\n{program}"
+            lines.insert(1, f"import julia_state; julia_state.start({packages!r})")
         done = subprocess.run(
-            [sys.executable, "-c", program],
+            [sys.executable, "-c", "\n".join(lines), *arguments],
             capture_output=True,
             text=True,
             timeout=timeout,

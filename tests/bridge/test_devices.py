@@ -7,8 +7,6 @@ Julia are JLArrays, which, like a GPU's, refuse to be read or written element by
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -24,18 +22,14 @@ from pybridge.julia._session import session
 JULIA = Path(__file__).parent.parent / "julia"
 
 # Before the first program: XLA's handler for CPUs becomes that of the fake device.
-PREPARE = f"""
-import sys
-sys.path.append({str(Path(__file__).parents[1])!r})
-from quick import combined
-"""
-PREPARE += """
+PREPARE = """
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pybridge as pb
 from pybridge.interop import _xla_lowering
 from pybridge.julia._session import session
+from quick import combined
 
 tools, fake = sys.argv[1:]
 started = session()
@@ -168,16 +162,14 @@ print(len(jax.devices()), "devices")
     ],
     ids=["derivatives", "network", "types, errors and context"],
 )
-def test_a_fake_device(script: str, answer: str) -> None:
+def test_a_fake_device(script: str, answer: str, run_python) -> None:
     """Programs on JLArrays, called by XLA, give JAX's numbers and Julia's errors."""
     tools = julia_state.tools()
     if "JLArrays" not in (tools / "Project.toml").read_text():
         pytest.skip("JLArrays could not be installed")
-    command = [sys.executable, "-c", PREPARE + script, str(tools), str(JULIA / "fake_device.jl")]
-    environment = {**os.environ, "PYTHONWARNINGS": "error::UserWarning"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert answer in done.stdout
+    files = str(tools), str(JULIA / "fake_device.jl")
+    settings = {**os.environ, "PYTHONWARNINGS": "error::UserWarning"}
+    assert answer in run_python(PREPARE + script, *files, timeout=600, env=settings)
 
 
 def lowered_for_cuda(f) -> str:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 pytestmark = pytest.mark.processes
 
-PROLOGUE = (
-    f"""
-import sys
-sys.path.append({str(Path(__file__).parents[1])!r})
-from quick import combined
-"""
-    + """
+PROLOGUE = """
 import jax, jax.numpy as jnp, numpy as np
 import pybridge as pb
+from quick import combined
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 jax.config.update("jax_enable_x64", True)
 assert len(jax.devices()) == 8
@@ -46,7 +39,6 @@ DERIVATIVES = {
 wants = {derivative: jax.jit(derivative(lanes(w)))(W, X) for derivative in DERIVATIVES.values()}
 hessian = jax.jit(jax.hessian(twin))(X)
 """
-)
 
 SHARD_MAP = """
 def parts(v, mesh, specs, out):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 import pytest
 from quick import seconds
@@ -16,23 +15,18 @@ pytestmark = pytest.mark.processes
 
 SECONDS = 60 if os.environ.get("PYBRIDGE_STRESS") else seconds(5)
 
-PROLOGUE = (
-    f"""
-import sys
-sys.path.append({str(Path(__file__).parents[1])!r})
-from quick import combined, examples, seconds
-"""
-    + """
+PROLOGUE = """
 import gc, threading, time
 import jax, jax.export, jax.numpy as jnp, numpy as np
 import pybridge as pb
+from quick import combined, examples, seconds
+
 def jit(f):
     compiled = jax.jit(f)  # has to be held until it is done
     return lambda *args: jax.block_until_ready(compiled(*args))
 
 read = pb.from_julia("x -> (length(PyBridge.FUNCTIONS.entries), length(PyBridge.PROGRAMS.entries))")
 """
-)
 
 
 @pytest.fixture

@@ -611,44 +611,35 @@ def test_shown(julia):
     assert str(shown) == "JaxLayer(JaxFunction(wave), (; w = 2\N{MULTIPLICATION SIGN}3, b = 1))"
 
 
-def test_a_layer_in_flux(run_python):
-    run_python(
-        """
-        import jax, jax.numpy as jnp
-        import numpy as np
-        import pybridge as pb
-        g = pb.to_julia(lambda x: jnp.tanh(x) * 2, layout="reversed")
-        dense = pb.to_julia(lambda p, x: x @ p.w + p.b, layout="reversed")
-        from juliacall import Main
-        Main.seval("import Flux")
-        run = Main.seval('''(g, dense) -> begin
-            layer = PyBridge.JaxLayer(dense, (; w=ones(Float32, 2, 3), b=zeros(Float32, 2)))
-            model = Flux.Chain(layer, g, Flux.Dense(ones(Float32, 1, 2)))
-            model = Flux.f32(Flux.f64(model))
-            x = Float32[1 2; 3 4; 5 6] ./ 10
-            loss(m) = sum(abs2, m(x))
-            gradient = Flux.gradient(loss, model)[1]
-            before = loss(model)
-            state = Flux.setup(Flux.Descent(0.01f0), model)
-            Flux.update!(state, model, gradient)
-            flat, _ = Flux.destructure(model)
-            (gradient.layers[1].params.w, before, loss(model), length(flat),
-             model.layers[2] === g, sum(length, Flux.trainables(model)))
-        end''')
-        slope, before, after, length, same, trainable = run(g, dense)
+def test_a_layer_in_flux(julia):
+    session().require("Flux")
+    julia("import Flux")
+    g = pb.to_julia(lambda x: jnp.tanh(x) * 2, layout="reversed")
+    dense = pb.to_julia(lambda p, x: x @ p.w + p.b, layout="reversed")
+    run = julia("""(g, dense) -> begin
+        layer = PyBridge.JaxLayer(dense, (; w=ones(Float32, 2, 3), b=zeros(Float32, 2)))
+        model = Flux.Chain(layer, g, Flux.Dense(ones(Float32, 1, 2)))
+        model = Flux.f32(Flux.f64(model))
+        x = Float32[1 2; 3 4; 5 6] ./ 10
+        loss(m) = sum(abs2, m(x))
+        gradient = Flux.gradient(loss, model)[1]
+        before = loss(model)
+        state = Flux.setup(Flux.Descent(0.01f0), model)
+        Flux.update!(state, model, gradient)
+        flat, _ = Flux.destructure(model)
+        (gradient.layers[1].params.w, before, loss(model), length(flat),
+         model.layers[2] === g, sum(length, Flux.trainables(model)))
+    end""")
+    slope, before, after, length, same, trainable = run(g, dense)
 
-        def loss(w):
-            x = jnp.array([[1, 3, 5], [2, 4, 6]], jnp.float32) / 10
-            return jnp.sum(jnp.sum(jnp.tanh(x @ w) * 2, 1) ** 2)
+    def loss(w):
+        x = jnp.array([[1, 3, 5], [2, 4, 6]], jnp.float32) / 10
+        return jnp.sum(jnp.sum(jnp.tanh(x @ w) * 2, 1) ** 2)
 
-        want = jax.grad(loss)(jnp.ones((3, 2)))
-        np.testing.assert_allclose(np.asarray(slope), want.T, rtol=1e-5)
-        assert after < before and same
-        assert length == trainable == 6 + 2 + 2 + 1, (length, trainable)
-        """,
-        packages=("Flux",),
-        timeout=300,
-    )
+    want = jax.grad(loss)(jnp.ones((3, 2)))
+    np.testing.assert_allclose(np.asarray(slope), want.T, rtol=1e-5)
+    assert after < before and same
+    assert length == trainable == 6 + 2 + 2 + 1, (length, trainable)
 
 
 @pytest.mark.both

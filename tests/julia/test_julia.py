@@ -11,7 +11,7 @@ import julia_state
 import pytest
 import quick
 
-from pybridge.julia._environments import folder
+from pybridge.julia._environments import folder, is_installed
 from pybridge.julia._session import session
 
 
@@ -23,7 +23,8 @@ def test_pybridge_jl(part, record_property):
     started = session()
     packages = julia_state.packages()
     for package in packages:
-        started.require(package)
+        if not is_installed(started, package):
+            started.require(package)
     folders = [folder(p, started.project, started.julia_version) for p in packages]
     folders.append(julia_state.tools())
     command = [
