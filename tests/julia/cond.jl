@@ -75,17 +75,22 @@
     @testset "$system: array predicate" for system in SYSTEMS
         roots(x) = sum(cond(PyBridge.primal(x) .> 0, sqrt, x -> 0 * x, x))
         @test value_and_gradient(system, roots, [4.0, 0.0, -1.0]) == (2.0, ([0.25, 0.0, 0.0],))
-        matrix(x) = sum(abs2, cond(x .> 0, x -> 2x, x -> -x, x))
-        x = [1.0 -2.0; 3.0 -4.0]
-        @test is_gradient(value_and_gradient(system, matrix, x)[2], matrix, x)
-        shared(x, a) = sum(cond(x .> 0, (x, a) -> a * x, (x, a) -> a, x, a))
-        _, gradient = value_and_gradient(system, shared, [1.0, -1.0], 3.0)
-        @test is_gradient(gradient, shared, [1.0, -1.0], 3.0)
-        captured(x, a) = sum(cond(x .> 0, x -> a * x, x -> x, x))
-        _, gradient = value_and_gradient(system, captured, [1.0, -1.0], 3.0)
-        @test is_gradient(gradient, captured, [1.0, -1.0], 3.0)
         none(x) = sum(cond(x .> 10, log, x -> 2x, x))
         @test value_and_gradient(system, none, [0.0, 1.0])[2][1] == [2.0, 2.0]
+    end
+
+    elementwise = (
+        "a matrix" =>
+            (x -> sum(abs2, cond(x .> 0, x -> 2x, x -> -x, x)), ([1.0 -2.0; 3.0 -4.0],)),
+        "an operand for all elements" => (
+            (x, a) -> sum(cond(x .> 0, (x, a) -> a * x, (x, a) -> a, x, a)), ([1.0, -1.0], 3.0)),
+        "a closure" =>
+            ((x, a) -> sum(cond(x .> 0, x -> a * x, x -> x, x)), ([1.0, -1.0], 3.0)),
+    )
+    @testset "$system: array predicate, $name" for (system, (name, (f, args))) in
+        combined(SYSTEMS, elementwise)
+
+        @test is_gradient(value_and_gradient(system, f, args...)[2], f, args...)
     end
 
     @testset "a branch that is not taken is not called" begin
