@@ -66,7 +66,7 @@ def test_a_package_that_is_not_there():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_large_factors_are_read_in_place(dtype):
     # Above the size from which arrays copy themselves before they are written to.
-    a = np.random.default_rng(0).standard_normal((300, 400)).astype(dtype)
+    a = np.random.default_rng(0).standard_normal((240, 280)).astype(dtype)
     with enable_x64(dtype == np.float64):
         for source, expected in (
             ("(a, b) -> a * b", a @ a.T),
