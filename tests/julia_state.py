@@ -99,7 +99,7 @@ def start(packages: Iterable[str] = (), *, with_tools: bool = False) -> None:
     steps = ["interpret()"]
     if with_tools:
         load = f'begin push!(LOAD_PATH, raw"{tools()}"); try @eval using JLArrays catch end end'
-        steps = [load, "pop!(LOAD_PATH)", "write_derivatives()", *steps]
+        steps = [load, "pop!(LOAD_PATH)", "interpret(derivatives=true)"]
     for step in steps:
         session().call(lambda _, step=step: _libjulia.evaluate(step))
 

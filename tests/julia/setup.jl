@@ -24,8 +24,8 @@ using Zygote: Zygote
 
 # The loops over elements of these would take longer than to compile them.
 if !LONG
-    write_derivatives()
-    interpret((:PyBridge, :Random123, :NNlib))
+    Base.find_package("JLArrays") === nothing || @eval using JLArrays: JLArrays
+    interpret((:PyBridge, :Random123, :NNlib); derivatives=true)
 end
 
 const SYSTEMS = (:zygote, :forwarddiff, :tracker, :yota, :mooncake, :reversediff)
