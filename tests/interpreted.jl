@@ -23,7 +23,9 @@ Julia 1.12 would end there: `_invalidate_backedges` in src/gf.c reads the edges 
 has none. The methods that are defined while tests run would do the same; here they come before.
 """
 function interpret(but=(); derivatives=false)
-    Base.include(Base.Broadcast, joinpath(@__DIR__, "interpreted_broadcast.jl"))
+    # By this name what calls it is Base's, where PyBridge looks for the user's lines.
+    broadcasts = read(joinpath(@__DIR__, "interpreted_broadcast.jl"), String)
+    Base.include_string(Base.Broadcast, broadcasts, "broadcast.jl")
     for m in Base.loaded_modules_array()
         nameof(m) === :Mooncake && prepare_mooncake(m)
         nameof(m) === :PyBridge && prepare_pybridge(m)
@@ -43,7 +45,7 @@ function prepare_pybridge(PyBridge)
     observing = Base.get_extension(PyBridge, :PyBridgeForwardDiffExt)
     observing === nothing || observing.watch_arrays()
     # The modules that it makes for users' sources.
-    @eval PyBridge sandbox(packages::Union{Tuple,Vector}) =
+    @eval PyBridge sandbox(packages::Tuple) =
         $interpret_module(invoke(sandbox, Tuple{Any}, packages))
 end
 

@@ -17,8 +17,11 @@ function materialize(@nospecialize(bc::Broadcasted))
     return fill_with!(T === Bool ? BitArray(undef, dims) : Array{T}(undef, dims), values)
 end
 
+"A part of an array that has each of its elements once: all are read before any is written."
+const Part = SubArray{<:Any,<:Any,<:Array,<:Tuple{Vararg{Union{Real,AbstractRange}}}}
+
 function materialize!(@nospecialize(to), @nospecialize(bc::Broadcasted))
-    if to isa Union{Array,SubArray{<:Any,<:Any,<:Array}} && length(to) <= FEW && is_plain(bc)
+    if to isa Union{Array,Part} && length(to) <= FEW && is_plain(bc)
         dims = size(to)
         broadcast_shape(dims, shape(bc)) == dims && return fill_with!(to, elements(bc, dims))
     end
