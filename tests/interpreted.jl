@@ -44,7 +44,8 @@ end
 function prepare_pybridge(PyBridge)
     observing = Base.get_extension(PyBridge, :PyBridgeForwardDiffExt)
     observing === nothing || observing.watch_arrays()
-    # The modules that it makes for users' sources.
+    # The modules of lowered programs. Those of users' sources, for which it names packages in a vector,
+    # stay compiled: their loops over large arrays would take seconds.
     @eval PyBridge sandbox(packages::Tuple) =
         $interpret_module(invoke(sandbox, Tuple{Any}, packages))
 end

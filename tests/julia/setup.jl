@@ -22,7 +22,8 @@ using Tracker: Tracker
 using Yota: Yota
 using Zygote: Zygote
 
-# The loops over elements of these would take longer than to compile them.
+# The loops over elements of these would take longer than to compile them. JLArrays, which some tests
+# want, must be there before; see `interpret`.
 if !LONG
     Base.find_package("JLArrays") === nothing || @eval using JLArrays: JLArrays
     interpret((:PyBridge, :Random123, :NNlib); derivatives=true)
