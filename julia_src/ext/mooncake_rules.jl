@@ -82,3 +82,7 @@ Mooncake._is_primitive(
 Mooncake.frule!!(::Dual{typeof(PyBridge.jax_vjp)}, ::Dual...) = PyBridge.refuse(MooncakeBackend(),
     "second derivatives of a function that calls a JAX function",
     "Use \"zygote\" or \"forwarddiff\".")
+
+# Mooncake derives no rule for a task. On Julia 1.10 the question reads a value of a type that holds
+# arrays of itself, and Mooncake looks for its tangent type until the stack ends.
+Mooncake.@mooncake_overlay NNlib.should_use_spawn() = false

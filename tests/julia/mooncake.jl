@@ -29,6 +29,11 @@ scaled(c) = x -> PyBridge.differentiation_order(x[1]) * sum(c) * sum(abs2, x)
         @test mooncake_gradient(x -> loss(x, Flux.BatchNorm(2)), x) ≈ expected
     end
 
+    # Julia 1.10 ran out of stack at this.
+    @testset "NNlib's convolutions start no tasks within" begin
+        @test mooncake_gradient(x -> NNlib.should_use_spawn() ? x : x^2, 3.0) == 6
+    end
+
     @testset "what the question is asked of need not be known before" begin
         asks(x) = NNlib.within_gradient(x) && is_differentiating(x, 1) ? 3x : x
         untyped = Any[2.0]
