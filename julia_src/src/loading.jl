@@ -26,6 +26,9 @@ function load(package)
     if Base.identify_package(package) === nothing
         throw(ArgumentError("Package $package not found in the current environments"))
     end
+    # Julia 1.10 has it from the start, but an extension that wants it, as Mooncake's for NNlib,
+    # waits until somebody asks for it by name.
+    Base.require(Base.PkgId(LinearAlgebra))
     problems = Problems()
     file, io = mktemp()
     loaded = try
