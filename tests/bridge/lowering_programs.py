@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import math
+import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from random_rounding import rounded, with_rounding
 
 import pybridge as pb
 
@@ -68,6 +70,7 @@ class Program:
         lines: one assignment each.
         results: the variables that it returns.
         flags: what is to be known about it: `UNSEEN`, `FORWARD`, `WILD`.
+        rounding: the seed by which its operations in float64 round at random; None: not at all.
     """
 
     names: tuple[str, ...]
@@ -75,6 +78,7 @@ class Program:
     lines: tuple[str, ...]
     results: tuple[str, ...]
     flags: frozenset[str]
+    rounding: jax.Array | None = None
 
     @property
     def source(self) -> str:
@@ -91,7 +95,12 @@ class Program:
 
     def function(self, dtype: str = "float32") -> Callable[..., tuple[Any, ...]]:
         """Evaluate the source, with floats of another type."""
-        return _evaluated(self.source.replace("float32", dtype))
+        names, source = dict(NAMES), self.source.replace("float32", dtype)
+        if self.rounding is not None:
+            names["rounded"] = functools.partial(rounded, seed=self.rounding)
+            source = with_rounding(source)
+        exec(_compiled(source), names)
+        return names["program"]
 
     def arguments_as(self, dtype: str = "float32") -> tuple[jax.Array, ...]:
         """Give the arguments as JAX's, floats in another type."""
@@ -106,10 +115,8 @@ class Program:
 
 
 @functools.lru_cache(maxsize=64)
-def _evaluated(source: str) -> Callable[..., tuple[Any, ...]]:
-    names = dict(NAMES)
-    exec(compile(source, "<random program>", "exec"), names)
-    return names["program"]
+def _compiled(source: str) -> types.CodeType:
+    return compile(source, "<random program>", "exec")
 
 
 @dataclass

@@ -1,0 +1,88 @@
+"""What the judge of the random programs lets pass, and what it does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import hypothesis.extra.numpy as hnp
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from lowering_checks import Disagreement, Judge, gradients, values
+from lowering_programs import Program
+from precision import enable_x64
+from random_rounding import rounded
+
+EPS = float(np.finfo(np.float32).eps)
+
+
+def program(*lines: str, result: str) -> Program:
+    x = np.array([5.3095026, -4.765114], np.float32)
+    return Program(("x",), (x,), lines, (result,), frozenset())
+
+
+# Two terms of size 9 cancel to 0.001. The tangents are saturated: a change of `x` shows nothing.
+CANCELLING = program(
+    "t = 3.0 * jnp.tanh(x)", "u = jnp.minimum(t, t[::-1])", "v = jnp.matmul(t, u)", result="v"
+)
+STABLE = program("t = jnp.tanh(x)", "v = jnp.sum(t * t)", result="v")
+
+
+@pytest.mark.parametrize("unscaled", [CANCELLING, STABLE], ids=["cancelling", "stable"])
+def test_errors_of_rounding_pass_and_larger_ones_do_not(unscaled):
+    judge = Judge()
+    (want,) = values(unscaled, "float32", unscaled.arguments)
+    terms = 9 if unscaled is CANCELLING else 1
+    judge.compare(unscaled, (want + terms * EPS,), (want,), values, "the value")
+    assert judge.counts["undecided"] == 0
+    with pytest.raises(Disagreement, match="rounding makes"):
+        judge.compare(unscaled, (want + 32 * terms * EPS,), (want,), values, "the value")
+
+
+def test_a_gradient_of_cancelling_terms_is_judged_by_the_rounding_of_cotangents():
+    judge = Judge()
+    p = program("t = lax.sin(x)", "v = (t * 3.0 - t * 2.99) - t * 0.01 + x * 0.001", result="v")
+    want = gradients(p, "float32", p.arguments)
+    shift = jax.tree.map(lambda leaf: leaf + 2 * EPS, want)
+    judge.compare(p, shift, want, gradients, "the gradient")
+    assert judge.counts["rounded"] == 1
+    with pytest.raises(Disagreement):
+        shift = jax.tree.map(lambda leaf: leaf + 64 * EPS, want)
+        judge.compare(p, shift, want, gradients, "the gradient")
+
+
+def test_a_result_that_rounding_decides_is_nobodys():
+    judge = Judge()
+    p = program("t = (x * 0.1) * 10 - x", "v = jnp.where(t > 0, 1.0, -1.0)", result="v")
+    (want,) = values(p, "float32", p.arguments)
+    judge.compare(p, (-want,), (want,), values, "the value")
+    assert judge.counts["undecided"] == 1
+
+
+# No numbers that are subnormal in float32: XLA on the CPU makes them zero, in JAX's results too.
+magnitudes = st.just(0.0) | st.floats(1e-30, 1e30)
+floats = magnitudes | magnitudes.map(lambda x: -x)
+
+
+@given(hnp.arrays(np.float64, 5, elements=floats), st.integers(0, 2**64 - 1))
+def test_random_rounding_gives_a_neighbour_in_float32(x, seed):
+    with enable_x64(True):
+        got = np.asarray(rounded(jnp.asarray(x), seed=jnp.uint64(seed)))
+    near = x.astype(np.float32)
+    toward = np.where(near > x, -np.inf, np.inf).astype(np.float32)
+    other = np.where(near == x, near, np.nextafter(near, toward))
+    assert np.all((got == near) | (got == other))
+
+
+def test_random_rounding_goes_up_and_down_and_leaves_what_float32_has():
+    p = replace(program("v = x / 3.0", result="v"), rounding=None)
+    with enable_x64(True):
+        seeds = jnp.arange(64, dtype=np.uint64)
+        got = jax.vmap(lambda s: replace(p, rounding=s).function("float64")(jnp.ones(3))[0])(seeds)
+        kept = jax.vmap(lambda s: rounded(jnp.arange(3.0), seed=s))(seeds)
+    up = np.mean(np.asarray(got) > 1 / 3)
+    assert 0.25 < up < 0.75
+    np.testing.assert_array_equal(kept, np.broadcast_to(np.arange(3.0), (64, 3)))
