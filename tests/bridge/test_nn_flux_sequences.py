@@ -35,7 +35,8 @@ def test_losses(dtype):
         ("x", "logitbinarycrossentropy", "", {}),
         *(("p", name, "", {}) for name in ("crossentropy", "kldivergence", "focal_loss")),
         ("p", "logitcrossentropy", "", {}),
-        ("p", "crossentropy", "; dims=2, eps=0.1", {"axis": 0, "eps": 0.1}),
+        # Flux leaves the type of this option as it is, and so of the loss.
+        ("p", "crossentropy", "; dims=2, eps=0.125f0", {"axis": 0, "eps": 0.125}),
         ("p", "focal_loss", "; gamma=3", {"gamma": 3}),
         *(("q", name, "", {}) for name in ("binarycrossentropy", "binary_focal_loss")),
         ("q", "dice_coeff_loss", "; smooth=0.5", {"smooth": 0.5}),
