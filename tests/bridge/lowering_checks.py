@@ -52,6 +52,20 @@ def size(x: np.ndarray) -> float:
     return float(np.max(finite, initial=1e-30))
 
 
+def truth_and_samples(program: Program, f: Evaluate) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Give the results in float64, and those of random rounding with an axis for the seeds."""
+
+    def both(seeds: jax.Array, *args: jax.Array) -> Any:
+        def with_seed(seed: jax.Array) -> Any:
+            return f(replace(program, rounding=seed), "float64", args)
+
+        return f(program, "float64", args), jax.vmap(with_seed)(seeds)
+
+    with enable_x64(True):
+        truth, samples = quickly(both, [SEEDS, *program.arguments_as("float64")])
+    return leaves(truth), leaves(samples)
+
+
 class Disagreement(AssertionError):
     """Julia and JAX differ."""
 
@@ -97,13 +111,7 @@ class Judge:
         if not far:
             self.counts["exact"] += 1
             return
-        with enable_x64(True):
-            truth = leaves(f(program, "float64", program.arguments))
-
-            def with_seed(seed: jax.Array) -> Any:
-                return f(replace(program, rounding=seed), "float64", program.arguments)
-
-            samples = leaves(jax.vmap(with_seed)(SEEDS))
+        truth, samples = truth_and_samples(program, f)
         undecided = False
         for i in far:
             errors = [distance(sample, truth[i]) for sample in (*samples[i], want[i])]
