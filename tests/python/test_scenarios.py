@@ -171,7 +171,7 @@ reason = "It counts badly."
 [[scenario.known]]
 system = "tracker"
 kind = "unsupported"
-answer = { error = "MethodError" }
+answer = { error = ["MethodError", "BoundsError"] }
 reason = "It refuses."
 
 [[scenario.known]]
@@ -231,6 +231,8 @@ def test_judge_mode_error_and_shape():
     assert judge(square, "jax", number(7), answer).status == "wrong"
     failed = ModeAnswer("reverse", "error", error="MethodError", message="no method")
     assert judge(square, "tracker", number(9), failed).status == "unsupported"
+    otherwise = replace(failed, error="BoundsError")
+    assert judge(square, "tracker", number(9), otherwise).status == "unsupported"
     assert judge(square, "finite", number(9), failed).status == "error"
     another = replace(failed, error="DomainError")
     assert judge(square, "tracker", number(9), another).status == "error"
@@ -299,7 +301,7 @@ def test_every_entry_can_mean_something(table):
             assert least.shape == largest.shape == shape, scenario.name
             assert np.all(least <= largest), scenario.name
         for known in scenario.known:
-            answer = known.value, known.plain_value, known.derivative, known.error
+            answer = known.value, known.plain_value, known.derivative, known.errors or None
             assert known.system in NAMES, scenario.name
             assert known.kind in ("fails", "convention", "unsupported"), scenario.name
             assert known.mode in (None, "forward", "reverse"), scenario.name

@@ -28,7 +28,8 @@ class Known:
         value: the value under differentiation that it gives; None where it is right.
         plain_value: the same for a plain call.
         derivative: the same for the derivative.
-        error: the type of the exception; None where there is none.
+        errors: the types of exception of which it is one, as Julia's versions differ; none where
+            there is no exception.
         reason: why, in one sentence.
     """
 
@@ -39,7 +40,7 @@ class Known:
     value: np.ndarray | None = None
     plain_value: np.ndarray | None = None
     derivative: np.ndarray | None = None
-    error: str | None = None
+    errors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,15 @@ def _scenario(
     )
 
 
+def _listed(names: str | list[str]) -> list[str]:
+    return [names] if isinstance(names, str) else names
+
+
 def _known(*, system: str | list[str], answer: dict[str, Any], **fields: Any) -> Iterator[Known]:
-    for name in system if isinstance(system, list) else [system]:
-        yield Known(system=name, **_read({**fields, **answer}))
+    numbers = dict(answer)
+    errors = tuple(_listed(numbers.pop("error", [])))
+    for name in _listed(system):
+        yield Known(system=name, errors=errors, **_read({**fields, **numbers}))
 
 
 def _read(fields: dict[str, Any]) -> dict[str, Any]:
