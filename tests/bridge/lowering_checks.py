@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -20,6 +19,7 @@ import numpy as np
 import scipy.stats
 from lowering_programs import FORWARD, Program
 from precision import enable_x64
+from random_rounding import run_rounded
 
 import pybridge as pb
 
@@ -55,14 +55,15 @@ def size(x: np.ndarray) -> float:
 def truth_and_samples(program: Program, f: Evaluate) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Give the results in float64, and those of random rounding with an axis for the seeds."""
 
-    def both(seeds: jax.Array, *args: jax.Array) -> Any:
-        def with_seed(seed: jax.Array) -> Any:
-            return f(replace(program, rounding=seed), "float64", args)
+    def results(*args: jax.Array) -> list[jax.Array]:
+        return jax.tree.leaves(f(program, "float64", args))
 
-        return f(program, "float64", args), jax.vmap(with_seed)(seeds)
+    def both(*args: jax.Array) -> Any:
+        traced = jax.make_jaxpr(results)(*args)
+        return results(*args), jax.vmap(lambda seed: run_rounded(traced, args, seed))(SEEDS)
 
     with enable_x64(True):
-        truth, samples = quickly(both, [SEEDS, *program.arguments_as("float64")])
+        truth, samples = quickly(both, program.arguments_as("float64"))
     return leaves(truth), leaves(samples)
 
 
@@ -89,7 +90,7 @@ class Judge:
             program: the program.
             got: Julia's results.
             want: JAX's.
-            f: makes JAX's results again, in another type or with other roundings.
+            f: makes JAX's results again, in another type.
             what: what the results are, for the message.
 
         Raises:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import functools
 import math
-import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from random_rounding import rounded, with_rounding
 
 import pybridge as pb
 
@@ -70,7 +68,6 @@ class Program:
         lines: one assignment each.
         results: the variables that it returns.
         flags: what is to be known about it: `UNSEEN`, `FORWARD`, `WILD`.
-        rounding: the seed by which its operations in float64 round at random; None: not at all.
     """
 
     names: tuple[str, ...]
@@ -78,7 +75,6 @@ class Program:
     lines: tuple[str, ...]
     results: tuple[str, ...]
     flags: frozenset[str]
-    rounding: jax.Array | None = None
 
     @property
     def source(self) -> str:
@@ -95,12 +91,7 @@ class Program:
 
     def function(self, dtype: str = "float32") -> Callable[..., tuple[Any, ...]]:
         """Evaluate the source, with floats of another type."""
-        names, source = dict(NAMES), self.source.replace("float32", dtype)
-        if self.rounding is not None:
-            names["rounded"] = functools.partial(rounded, seed=self.rounding)
-            source = with_rounding(source)
-        exec(_compiled(source), names)
-        return names["program"]
+        return _evaluated(self.source.replace("float32", dtype))
 
     def arguments_as(self, dtype: str = "float32") -> tuple[jax.Array, ...]:
         """Give the arguments as JAX's, floats in another type."""
@@ -115,8 +106,10 @@ class Program:
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(source: str) -> types.CodeType:
-    return compile(source, "<random program>", "exec")
+def _evaluated(source: str) -> Callable[..., tuple[Any, ...]]:
+    names = dict(NAMES)
+    exec(compile(source, "<random program>", "exec"), names)
+    return names["program"]
 
 
 @dataclass
