@@ -87,7 +87,12 @@ def indexed(draft: Draft) -> tuple[str, float]:
             f"lax.dynamic_slice_in_dim({x.name}, {i.name}, 1, {axis})",
             f"lax.dynamic_index_in_dim({x.name}, {i.name}, {axis}, keepdims=False)",
         ]
-    return draft.one_of(texts), x.bound
+    text = draft.one_of(texts)
+    if x.kind == "float" and text in (texts[0], texts[3]):
+        # Out of bounds JAX reads the nearest element, of which its reverse mode knows nothing:
+        # the transpose drops what is out of bounds. Forward mode has the derivative of the value.
+        draft.flag(FORWARD)
+    return text, x.bound
 
 
 @operation(4)

@@ -31,7 +31,7 @@ FEW = ((), (2,), (3,), (2, 3), (3, 2), (2, 2, 3))
 
 # What a program does on purpose that no finite difference can see.
 UNSEEN = "unseen"
-# It can be differentiated in forward mode only, by JAX.
+# By JAX it can be differentiated in forward mode only, or rightly only there.
 FORWARD = "forward"
 # NaN and infinity may come out: its gradient means nothing.
 WILD = "wild"
