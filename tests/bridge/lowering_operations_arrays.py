@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from lowering_operations import OPERATIONS, operation
-from lowering_programs import FORWARD, Draft, Variable
+from lowering_programs import FORWARD, UNLIKE, Draft, Variable
 
 # --- shapes ----------------------------------------------------------------------------------
 
@@ -108,15 +108,20 @@ def written(draft: Draft) -> tuple[str, float]:
     else:
         # Where two write to one place, which one stays is not JAX's to say.
         texts = [f"{x.name}.at[jnp.array([1, 7])].set({y.name})"] if y.ndim == 0 else []
+    clipped = f"{x.name}.at[{i.name}].min({y.name}, mode='clip')"
     texts += [
         f"{x.name}.at[{i.name}].add({y.name})",
         f"{x.name}.at[{i.name}].max({y.name})",
-        f"{x.name}.at[{i.name}].min({y.name}, mode='clip')",
+        clipped,
     ]
     if i.ndim == 0:
         small = (draft.small(x), draft.small(y)) if x.kind == "float" else (x.name, y.name)
         texts.append(f"({small[0]}).at[{i.name}].mul({small[1]}, unique_indices=True)")
-    return draft.one_of(texts), 3 * (x.bound + y.bound) + 9
+    text = draft.one_of(texts)
+    if x.kind == "float" and text == clipped:
+        # Where several write to one place JAX's rule counts them without clipping.
+        draft.flag(UNLIKE)
+    return text, 3 * (x.bound + y.bound) + 9
 
 
 @operation(3)

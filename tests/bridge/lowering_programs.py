@@ -35,6 +35,8 @@ UNSEEN = "unseen"
 FORWARD = "forward"
 # NaN and infinity may come out: its gradient means nothing.
 WILD = "wild"
+# JAX's derivative is not that of the value.
+UNLIKE = "unlike"
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Program:
         arguments: their values; floats are float32.
         lines: one assignment each.
         results: the variables that it returns.
-        flags: what is to be known about it: `UNSEEN`, `FORWARD`, `WILD`.
+        flags: what is to be known about it: `UNSEEN`, `FORWARD`, `WILD`, `UNLIKE`.
     """
 
     names: tuple[str, ...]

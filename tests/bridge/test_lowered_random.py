@@ -26,7 +26,7 @@ from lowering_checks import (
     together,
     values,
 )
-from lowering_programs import UNSEEN, WILD, programs
+from lowering_programs import UNLIKE, UNSEEN, WILD, programs
 from quick import LONG, examples
 
 from pybridge.lowering import lower
@@ -114,7 +114,7 @@ def test_the_gradients_of_random_programs_are_jaxs(compiling_system, record_prop
     def check(batch, judge):
         check_gradients(batch, compiling_system, judge)
 
-    short = lists(GRADIENT_BATCH, longest=12, avoid=(WILD,))
+    short = lists(GRADIENT_BATCH, longest=12, avoid=(WILD, UNLIKE))
     counts = run(short, check, GRADIENT_LISTS, record_property)
     assert counts["smooth"] > 0
 
@@ -135,5 +135,5 @@ def test_the_gradients_of_many_random_programs_are_jaxs(system, part, record_pro
     def check(batch, judge):
         check_gradients(batch, system, judge)
 
-    strategy = lists(GRADIENT_BATCH, shapes=None, longest=30, avoid=(WILD,))
+    strategy = lists(GRADIENT_BATCH, shapes=None, longest=30, avoid=(WILD, UNLIKE))
     run(strategy, check, 60 // GRADIENT_BATCH, record_property, part)
