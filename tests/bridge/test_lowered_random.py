@@ -22,6 +22,7 @@ from lowering_checks import (
     gradients,
     jax_results,
     julia_gradients,
+    random_direction,
     slope,
     together,
     values,
@@ -64,8 +65,7 @@ def check_slope(program, found, system, judge):
     if UNSEEN in program.flags:
         judge.counts["no slope by intent"] += 1
         return
-    generator = np.random.default_rng(len(program.lines))
-    direction = [generator.normal(size=g.shape) for g in found]
+    direction = random_direction(program)
     want, smooth = slope(program, direction)
     if not smooth:
         judge.counts["not smooth"] += 1

@@ -53,6 +53,14 @@ def test_a_gradient_of_cancelling_terms_is_judged_by_the_rounding_of_cotangents(
         judge.compare(p, shift, want, gradients, "the gradient")
 
 
+def test_at_a_kink_a_gradient_is_nobodys():
+    judge = Judge()
+    p = program("v = lax.abs(jnp.fmod(x, x[0]))", result="v")
+    value, (slopes,) = gradients(p, "float32", p.arguments)
+    judge.compare(p, (value, (slopes + 1,)), (value, (slopes,)), gradients, "the gradient")
+    assert judge.counts["undecided"] == 1
+
+
 def test_a_result_that_rounding_decides_is_nobodys():
     judge = Judge()
     p = program("t = (x * 0.1) * 10 - x", "v = jnp.where(t > 0, 1.0, -1.0)", result="v")
