@@ -17,7 +17,7 @@ import pytest
 
 # Half of the time that XLA takes for a small program goes into its newer emitters, where it has
 # older ones, too.
-_HASTE = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
+_HASTE = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
 JULIA_OPTIMIZE = "PYTHON_JULIACALL_OPTIMIZE"  # juliacall's name for Julia's -O
 LONG = "PYBRIDGE_LONG_TESTS"  # an environment variable, which processes of a run share
 
@@ -69,10 +69,8 @@ def compile_in_haste() -> None:
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     if "jax" in sys.modules:  # as where a folder's conftest.py was loaded before
         sys.modules["jax"].config.update("jax_disable_most_optimizations", True)
-    flags = os.environ.get("XLA_FLAGS", "").split()
-    # The workers of a run have them from the process that started it.
-    more = [flag for flag in _HASTE if flag not in flags and _xla_takes(flag)]
-    os.environ["XLA_FLAGS"] = " ".join([*flags, *more])
+    more = [flag for flag in map(_flag, hasty_options().items()) if flag not in _flags()]
+    os.environ["XLA_FLAGS"] = " ".join([*_flags(), *more])
 
 
 @contextlib.contextmanager
@@ -107,12 +105,30 @@ def _is_lowering() -> bool:
         return False
 
 
-def _xla_takes(flag: str) -> bool:
+@functools.cache
+def hasty_options() -> dict[str, Any]:
+    """Return the options with which XLA compiles small programs sooner, as far as it has them."""
+    return dict(filter(_xla_takes, _HASTE.items()))
+
+
+def _flag(option: tuple[str, Any]) -> str:
+    name, value = option
+    return f"--{name}={str(value).lower()}"
+
+
+def _xla_takes(option: tuple[str, Any]) -> bool:
     """Ask XLA in a process of its own, for it ends one that has a flag it does not know."""
+    flag = _flag(option)
+    if flag in _flags():  # the workers of a run have it from the process that started it
+        return True
     parse = "from jaxlib import xla_client; xla_client.CompileOptions()"
     env = {**os.environ, "XLA_FLAGS": flag}
     done = subprocess.run([sys.executable, "-c", parse], env=env, capture_output=True)
     return done.returncode == 0
+
+
+def _flags() -> list[str]:
+    return os.environ.get("XLA_FLAGS", "").split()
 
 
 def left_for_the_night(items: Iterable[Any]) -> list[Any]:

@@ -21,6 +21,7 @@ import scipy.stats
 from jax import lax
 from lowering_programs import FORWARD, Program
 from precision import enable_x64
+from quick import hasty_options
 from random_rounding import run_rounded
 
 import pybridge as pb
@@ -178,7 +179,11 @@ def _still(x: jax.Array) -> Any:
 
 def quickly(f: Callable[..., Any], args: Sequence[Any]) -> Any:
     """Evaluate a large function once: compiled as a whole, and without optimisation."""
-    options = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    options = {
+        "xla_backend_optimization_level": 0,
+        "xla_llvm_disable_expensive_passes": True,
+        **hasty_options(),
+    }
     return jax.jit(f).lower(*args).compile(options)(*args)
 
 
