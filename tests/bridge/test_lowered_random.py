@@ -12,22 +12,19 @@ import random
 
 import hypothesis.strategies as st
 import jax
-import numpy as np
 import pytest
 from bridge_helpers import SYSTEMS
 from hypothesis import HealthCheck, given, seed, settings
 from lowering_checks import (
-    Disagreement,
     Judge,
+    check_slope,
     gradients,
     jax_results,
     julia_gradients,
-    random_direction,
-    slope,
     together,
     values,
 )
-from lowering_programs import UNLIKE, UNSEEN, WILD, programs
+from lowering_programs import UNLIKE, WILD, programs
 from quick import LONG, examples
 
 from pybridge.lowering import lower
@@ -58,23 +55,6 @@ def check_gradients(batch, system, judge):
     for program, got, want in zip(batch, julia_gradients(batch, system), wants, strict=True):
         judge.compare(program, got, want, gradients, f"{system}'s gradient")
         check_slope(program, got[1], system, judge)
-
-
-def check_slope(program, found, system, judge):
-    """Compare a gradient with finite differences, where these see what the program does."""
-    if UNSEEN in program.flags:
-        judge.counts["no slope by intent"] += 1
-        return
-    direction = random_direction(program)
-    want, smooth = slope(program, direction)
-    if not smooth:
-        judge.counts["not smooth"] += 1
-        return
-    judge.counts["smooth"] += 1
-    parts = [np.asarray(g, np.float64) * d for g, d in zip(found, direction, strict=True)]
-    got, scale = sum(p.sum() for p in parts), sum(np.abs(p).sum() for p in parts)
-    if abs(got - want) > 1e-3 * (scale + abs(want)):
-        raise Disagreement(f"{system}: the slope is {got}, by differences {want}{program!r}")
 
 
 def run(strategy, check, count, record_property, part=None):

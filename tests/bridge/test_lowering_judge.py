@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from jax import lax
-from lowering_checks import Disagreement, Judge, gradients, values
+from lowering_checks import Disagreement, Judge, check_slope, gradients, values
 from lowering_programs import Program
 from precision import enable_x64
 from random_rounding import rounded, run_rounded
@@ -54,12 +54,26 @@ def test_a_gradient_of_cancelling_terms_is_judged_by_the_rounding_of_cotangents(
         judge.compare(p, shift, want, gradients, "the gradient")
 
 
+def kinked(size: float) -> Program:
+    """Choose between equal numbers: the derivative along the first is 1 + `size`, or 1."""
+    line = f"v = x[0] + {size} * jnp.where(x[0] < x[1], x[1], x[0])"
+    return Program(("x",), (np.ones(2, np.float32),), (line,), ("v",), frozenset())
+
+
 def test_at_a_kink_a_gradient_is_nobodys():
     judge = Judge()
-    p = program("v = lax.abs(jnp.fmod(x, x[0]))", result="v")
+    p = kinked(1.0)
     value, (slopes,) = gradients(p, "float32", p.arguments)
-    judge.compare(p, (value, (slopes + 1,)), (value, (slopes,)), gradients, "the gradient")
+    judge.compare(p, (value, (slopes[::-1],)), (value, (slopes,)), gradients, "the gradient")
     assert judge.counts["undecided"] == 1
+
+
+@pytest.mark.parametrize("size", [1e-4, 1e-3, 3e-3, 1e-2, 1.0])
+def test_a_kink_makes_no_gradient_look_wrong(size):
+    judge = Judge()
+    p = kinked(size)
+    check_slope(p, gradients(p, "float32", p.arguments)[1], "jax", judge)
+    assert judge.counts["smooth"] == (size < 2e-3)
 
 
 def test_a_result_that_rounding_decides_is_nobodys():
