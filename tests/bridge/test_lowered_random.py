@@ -2,7 +2,8 @@
 
 40 programs in the ordinary tests, always the same; 10,000 with `-m nightly`, others each time:
 PYBRIDGE_SEED is the seed that a failing test prints. Several programs make one Julia function, so
-that they share calls and compilation; hypothesis reduces a failing list to one short program.
+that they share calls and compilation; hypothesis reduces a failing list to one short program. By
+night Julia compiles them, which takes hours; with `--interpret` besides, it interprets as by day.
 """
 
 from __future__ import annotations
