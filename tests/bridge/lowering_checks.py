@@ -278,19 +278,15 @@ def slope(program: Program, direction: Sequence[np.ndarray]) -> tuple[float, boo
 
     def values_and_gradients(stepped: list[jax.Array]) -> Any:
         f = weighted(program, "float64")
-        return (
-            lax.map(lambda args: f(*args), stepped),
-            lax.map(lambda args: gradients(program, "float64", args)[1], stepped),
-        )
+        return lax.map(lambda x: (f(*x), gradients(program, "float64", x)[1]), stepped)
 
     with enable_x64(True):
         stepped = [np.stack(column) for column in zip(*map(moved, steps), strict=True)]
         at, found = quickly(values_and_gradients, [stepped])
     wide, narrow = (np.asarray(at - at[::-1])[:2] / (2 * steps[:2])).tolist()
-    parts = [
-        (np.asarray(g) * d).reshape(len(steps), -1) for g, d in zip(found, direction, strict=True)
-    ]
-    by_jax, size = np.hstack(parts).sum(axis=1), np.abs(np.hstack(parts)).sum(axis=1)
+    along = [np.asarray(g) * d for g, d in zip(found, direction, strict=True)]
+    parts = np.hstack([x.reshape(len(steps), -1) for x in along])
+    by_jax, size = parts.sum(axis=1), np.abs(parts).sum(axis=1)
     scale = max(abs(wide), abs(narrow), *np.abs(by_jax), 1e-3)
     same = (
         abs(wide - narrow) < 1e-4 * scale
